@@ -29,6 +29,9 @@ RUN pip --python /opt/barnabas/bin/python install --no-deps . && /opt/barnabas/b
 FROM ${PYTHON_IMAGE} AS base
 RUN useradd --uid 1000 --user-group --create-home barnabas \
     && install -d -o barnabas -g barnabas /var/lib/barnabas /etc/barnabas \
+    # The owner of a new volume is that of the directory on which it is mounted (docker-compose.secure.yml).
+    && install -d -o barnabas -g barnabas /secrets/authority /secrets/nodes /secrets/users/pipeline /secrets/pages \
+       /secrets /secrets/users \
     && printf '%s\n' '# KAFKA_... variables set Kafka keys and override this file. Mount your own file over it.' \
         'log.dirs=/var/lib/barnabas' 'barnabas.metrics.host=0.0.0.0' 'barnabas.metrics.port=9404' \
         > /etc/barnabas/server.properties

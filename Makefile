@@ -11,7 +11,11 @@ FAULTS ?= 200
 DEEDS ?= 200
 KILLS ?= 60
 MINUTES ?= 10
+HOURS ?= 8
 WORK_DIR ?= data/run
+
+# SECURITY=sasl_ssl (ssl, sasl_plaintext): the long runs on a secured cluster.
+SECURED := $(if $(SECURITY),--security $(SECURITY))
 
 # Without a C compiler, `make unit` runs on uncompiled packages.
 COMPILER := $(if $(BARNABAS_PURE),,$(shell command -v gcc cc))
@@ -21,7 +25,7 @@ export TMPDIR := $(shell ./tools/scratch)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java test-tools run up test lint types unit docs compiled clients crash fuzz-short fuzz stress-short stress \
-	churn-short churn eos-short eos pipeline-test free-threaded test-free-threaded \
+	churn-short churn eos-short eos simulate simulate-short simulate-night mutants raft pipeline-test free-threaded test-free-threaded \
 	compose-test dashboards bench bench-installed golden format clean packaging wheel
 
 help: ## list the targets
@@ -51,7 +55,7 @@ $(VENV)/dependencies: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Barnabas needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel
-	BARNABAS_PURE=1 $(BIN)/pip install --quiet --disable-pip-version-check '.[test,dev,docs,pipeline]'
+	BARNABAS_PURE=1 $(BIN)/pip install --quiet --disable-pip-version-check '.[test,simulation,dev,docs,pipeline]'
 	touch $@
 
 # Resolved once, before any job: two jobs that resolve at the same time would race for one cache.
@@ -64,11 +68,13 @@ java:
 
 test-tools: ## install the other programs that tests use (listed in tests/support/programs.py)
 	@./tools/ensure javac:openjdk-17-jdk-headless mvn:maven kcat:kcat gcc:gcc promtool:prometheus ip:iproute2 \
-		go:golang node:nodejs npm:npm chromium:chromium chromedriver:chromium-driver
+		go:golang node:nodejs npm:npm chromium:chromium chromedriver:chromium-driver \
+		krb5kdc:krb5-kdc kadmin.local:krb5-admin-server kinit:krb5-user krb5-config:libkrb5-dev \
+		libgssapiv2.so:libsasl2-modules-gssapi-mit
 
 run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAOS=1 kills a broker, SECURITY=sasl_ssl secures it; BROKERS, MONTHS, …)
 	$(BIN)/python -m pipeline.run --brokers $(BROKERS) --port $(PORT) --months $(MONTHS) --work-dir $(WORK_DIR) \
-		$(if $(KEEP),--keep) $(if $(CHAOS),--chaos) $(if $(SECURITY),--security $(SECURITY))
+		$(if $(KEEP),--keep) $(if $(CHAOS),--chaos) $(SECURED)
 
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
@@ -76,7 +82,7 @@ up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 # With REQUIRE_TOOLS, a test without its program fails. Otherwise it is skipped, with a message that names the package.
 test: test-tools ## everything that must pass
 	$(MAKE) REQUIRE_TOOLS=1 lint types unit compiled clients crash fuzz-short stress-short churn-short eos-short \
-		pipeline-test
+		simulate-short pipeline-test
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check --no-cache .
@@ -96,11 +102,15 @@ docs: $(VENV)/dependencies ## the documentation as a site in build/docs/html, wi
 	$(BIN)/python -m tools.docs
 
 # Runs in a directory without sources, so that the installed packages are imported.
-compiled: $(VENV)/installed ## the unit tests of the compiled packages, on the compiled code
+compiled: $(VENV)/installed ## the unit tests of the compiled packages, on the compiled code; a simulated life of it, and of the quorum
 	mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests && cp setup.cfg build/compiled/
 	$(BIN)/barnabas --version | grep ', compiled'
 	cd build/compiled && ../../$(BIN)/python -P -m pytest -q -n 2 tests/broker tests/metrics tests/barnabas/protocol tests/barnabas/common \
-		tests/barnabas/client
+		tests/barnabas/client tests/barnabas/security
+	$(MAKE) raft STEPS=200000
+	compiled=$$(cd build/compiled && ../../$(BIN)/python -m tests.simulation --seed 6 | tail -n 1); \
+		sources=$$($(BIN)/python -m tests.simulation --seed 6 | tail -n 1); echo "$$compiled"; \
+		[ "$$compiled" = "$$sources" ] || { echo "the sources have another history: $$sources"; exit 1; }
 
 # In one process, since building the packages takes three minutes of one core.
 packaging: $(VENV)/installed ## sdist and wheel, built in isolation and installed into empty environments, where the example runs
@@ -110,7 +120,12 @@ wheel: $(VENV)/installed ## the same; keeps the sdist and this machine's wheel i
 	$(BIN)/pytest -q tests/packaging --packages build/packages
 	mkdir -p dist && cp build/packages/dist/* dist/ && ls -l dist
 
-clients: $(VENV)/installed test-tools ## real clients and Apache Kafka's own tools against a real cluster
+# Not a part of `dev`, since it is compiled against libkrb5, which test-tools installs.
+$(VENV)/gssapi: $(VENV)/dependencies | $(VENV)/installed test-tools
+	$(BIN)/pip install --quiet --disable-pip-version-check 'barnabas[gssapi]'
+	touch $@
+
+clients: $(VENV)/installed test-tools $(VENV)/gssapi ## real clients and Apache Kafka's own tools against a real cluster
 	$(BIN)/pytest -q -n 3 --dist loadfile tests/clients
 
 crash: $(VENV)/installed ## processes killed under load; no acknowledged record may be lost
@@ -119,10 +134,11 @@ crash: $(VENV)/installed ## processes killed under load; no acknowledged record 
 stress-short: $(VENV)/installed test-tools ## a few faults of every kind in a three-broker cluster under load
 	$(BIN)/pytest -q tests/stress/test_stress.py
 
-stress: $(VENV)/installed test-tools ## many faults (FAULTS, SEED), then the check that no acknowledged record was lost
-	$(BIN)/python -m tests.stress --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
+stress: $(VENV)/installed test-tools ## many faults (FAULTS, SEED, CONTROLLERS=3 or COMBINED=1, SECURITY), then the check that no acknowledged record was lost
+	$(BIN)/python -m tests.stress --faults $(FAULTS) $(if $(SEED),--seed $(SEED)) \
+		$(if $(CONTROLLERS),--controllers $(CONTROLLERS)) $(if $(COMBINED),--combined) $(SECURED)
 
-fuzz-short: $(VENV)/installed ## hostile frames to every listener for a short time, then the check that no protected data is lost
+fuzz-short: $(VENV)/installed ## hostile frames to every listener for a short time, then the check that nothing is lost, or handled before a login
 	$(BIN)/pytest -q tests/fuzz
 
 fuzz: $(VENV)/installed ## the same for a long time (MINUTES, SEED)
@@ -131,14 +147,40 @@ fuzz: $(VENV)/installed ## the same for a long time (MINUTES, SEED)
 churn-short: $(VENV)/installed ## groups of real clients join, leave, die and lose their coordinators, a few times
 	$(BIN)/pytest -q tests/churn/test_churn.py
 
-churn: $(VENV)/installed ## many such events (DEEDS, SEED), then the check: one owner in each generation, no offset went back
-	$(BIN)/python -m tests.churn --deeds $(DEEDS) $(if $(SEED),--seed $(SEED))
+churn: $(VENV)/installed ## many such events (DEEDS, SEED, SECURITY), then the check: one owner in each generation, no offset went back
+	$(BIN)/python -m tests.churn --deeds $(DEEDS) $(if $(SEED),--seed $(SEED)) $(SECURED)
 
 eos-short: $(VENV)/installed test-tools ## exactly-once by librdkafka, the Java client and Kafka Streams, under a few kill -9
 	$(BIN)/pytest -q tests/eos/test_eos.py
 
-eos: $(VENV)/installed test-tools ## the same under many kills (KILLS, SEED)
-	$(BIN)/python -m tests.eos --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+eos: $(VENV)/installed test-tools ## the same under many kills (KILLS, SEED, SECURITY)
+	$(BIN)/python -m tests.eos --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(SECURED)
+
+simulate: $(VENV)/dependencies ## a simulated life of a cluster (SEED, SIMULATE=options); its last line is the history's digest
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(SIMULATE)
+
+# Hours: up to 2,000 lives for each mistake. What was done before is kept in build/mutants.json.
+mutants: $(VENV)/dependencies ## mistakes made on purpose, each of which a simulated life must notice; writes tests/simulation/MUTANTS.md (MUTANTS=options)
+	$(BIN)/python -m tests.simulation.mutants $(MUTANTS)
+
+# Fixed seeds, since a fresh one may find what nobody has explained yet: simulate-night looks for that.
+simulate-short: $(VENV)/dependencies ## a few simulated lives, about a minute of one core
+	$(BIN)/python -m tests.simulation --seed 1 --runs 10
+
+# With a C compiler, of the compiled packages, which are faster and have the same histories (`make compiled` checks it).
+simulate-night: $(if $(COMPILER),$(VENV)/installed,$(VENV)/dependencies) ## simulated lives of fresh seeds on all cores (HOURS); failures in build/simulation
+	$(if $(COMPILER),mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests)
+	$(if $(COMPILER),cd build/compiled && )$(CURDIR)/$(BIN)/python -m tests.simulation.campaign \
+		--seconds $$(($(HOURS) * 3600)) --jobs 0 --output $(CURDIR)/build/simulation $(if $(SEED),--seed $(SEED))
+
+# Compiled, it needs 40% of the time. What was done before with the same code and seed is kept, and not done again.
+raft: $(if $(COMPILER),build/raft/compiled/.done,$(VENV)/dependencies) ## the metadata quorum in simulated worlds for a long time (STEPS, SEED, JOBS); it can be stopped, and goes on
+	@$(if $(COMPILER),cd build/raft/compiled && )$(CURDIR)/$(BIN)/python -m tests.controller.raft --keep $(CURDIR)/build/raft \
+		$(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(JOBS),--jobs $(JOBS))
+
+build/raft/compiled/.done: $(VENV)/dependencies setup.py $(shell find barnabas/protocol barnabas/common controller/raft tests/controller/raft -name '*.py')
+	$(BIN)/python -m tests.controller.raft.compiled build/raft/compiled
+	touch $@
 
 pipeline-test: setup ## the Spark pipeline, killed half-way and restarted
 	$(BIN)/pytest -q tests/pipeline
@@ -180,6 +222,8 @@ dashboards: $(VENV)/installed ## the Grafana dashboards, from dashboards/build.p
 golden: $(VENV)/installed test-tools ## record Apache Kafka's responses again, for tests/compare
 	$(BIN)/python -m tests.compare.record
 	$(BIN)/python -m tests.compare.authorization.record
+	$(BIN)/python -m tests.compare.share.delivery_stories
+	$(BIN)/python -m tests.compare.streams.decisions
 
 # After `make free-threaded`, with a column for it.
 bench: $(VENV)/installed test-tools ## compare with Apache Kafka on this machine: a table of ratios, a picture, a line of history (BENCH=options)

@@ -34,12 +34,20 @@ COMPILED = (
     "barnabas/protocol/records/batch.py",
     "barnabas/protocol/records/varint.py",
     "barnabas/protocol/records/walk.py",
+    "barnabas/security/acls/index.py",
+    "barnabas/security/acls/rules.py",
+    "barnabas/security/tls/session.py",
+    "barnabas/broker/authorization/access.py",
+    "barnabas/broker/authorization/authorizer.py",
     "barnabas/broker/requests/answers.py",
     "barnabas/broker/requests/dispatcher.py",
     "barnabas/broker/requests/parking.py",
     "barnabas/broker/requests/request.py",
     "barnabas/broker/apis/k00_produce.py",
     "barnabas/broker/apis/k01_fetch.py",
+    "barnabas/broker/apis/k78_share_fetch.py",
+    "barnabas/broker/apis/k79_share_acknowledge.py",
+    "barnabas/broker/apis/share_requests.py",
     "barnabas/broker/network/busy_poll.py",
     "barnabas/broker/network/connection.py",
     "barnabas/broker/network/connections.py",
@@ -49,6 +57,8 @@ COMPILED = (
     "barnabas/broker/fetch_sessions.py",
     "barnabas/broker/handlers.py",
     "barnabas/broker/network/network_metrics.py",
+    "barnabas/broker/network/secure/record_ends.py",
+    "barnabas/broker/network/secure/ssl_transport.py",
     "barnabas/broker/processors.py",
     "barnabas/broker/purgatory.py",
     "barnabas/broker/replication/delayed/delayed_fetch.py",
@@ -68,6 +78,15 @@ COMPILED = (
     "barnabas/broker/request_channel.py",
     "barnabas/broker/requests/request_log.py",
     "barnabas/broker/network/selector.py",
+    "barnabas/broker/share/acknowledgements.py",
+    "barnabas/broker/share/delayed_share_fetch.py",
+    "barnabas/broker/share/partition/acknowledging.py",
+    "barnabas/broker/share/partition/acquiring.py",
+    "barnabas/broker/share/partition/in_flight.py",
+    "barnabas/broker/share/partition/phases.py",
+    "barnabas/broker/share/partition/share_partition.py",
+    "barnabas/broker/share/partition/state.py",
+    "barnabas/broker/share/record_batches.py",
     "barnabas/broker/storage/segments/index.py",
     "barnabas/broker/storage/log/leader_epochs.py",
     "barnabas/broker/storage/log/appender.py",
@@ -123,6 +142,7 @@ class BuildOrFail(build_ext):
     """Builds the C extensions, then mypyc's, or ends the build."""
 
     def run(self) -> None:
+        """Build all extensions; raises whatever a compiler reports."""
         self._build()  # without a compiler it ends here, before mypyc has worked for half a minute
         # Why here: setuptools asks for the extensions many times, to make metadata and an sdist too. An editable
         # install runs the edited source, not its former compiled version.

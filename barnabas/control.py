@@ -16,7 +16,7 @@ from pathlib import Path
 from barnabas.cluster.errors import ClusterError
 
 MESSAGE_MAX_BYTES = 65536
-TIMEOUT_S = 60.0
+TIMEOUT_S = 90.0  # more than a cluster waits for a node that starts (READY_TIMEOUT_MS)
 
 
 def control_path(directory: Path) -> Path:

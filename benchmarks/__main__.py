@@ -94,15 +94,23 @@ def measure_all(
 ) -> list[str]:
     """Run the measurements and add their samples to `results`. Returns the names of the failed ones.
 
-    Neighbours with the same number of brokers share the running systems. A failure does not stop the other
-    measurements; Ctrl-C does.
+    Neighbours of the same kind share the running systems. A failure does not stop the other measurements; Ctrl-C does.
     """
     left = dict.fromkeys(measurements)
-    kinds = groupby(measurements.items(), lambda item: (item[1].brokers, item[1].starts_it))
+    kinds = groupby(measurements.items(), lambda item: (item[1].kind, item[1].starts_it, item[1].is_ours_only))
     try:
-        for (brokers, starts_it), same in kinds:
-            settings = SETTINGS if brokers == 1 else {**SETTINGS, **REPLICATED}
-            made = [make(where / f"{index}-{brokers}", brokers, settings) for index, make in enumerate(makes.values())]
+        for (kind, starts_it, is_ours_only), same in kinds:
+            settings = SETTINGS if kind.brokers == 1 else {**SETTINGS, **REPLICATED}
+            made = [
+                make(where / f"{index}-{kind.brokers}", kind, settings)
+                for index, (system, make) in enumerate(makes.items())
+                if system != THEIRS or not is_ours_only
+            ]
+            if not made:
+                for name, _ in same:
+                    progress(f"{name} is for Barnabas alone")
+                    del left[name]
+                continue
             with prepared(made, starts_it, progress):
                 for name, measurement in same:
                     try:

@@ -1,8 +1,8 @@
 """The definition of a measurement, and the tools that measurements share.
 
 A measurement is a context manager over one system. It prepares everything and yields a function that measures one round
-and returns samples by figure (`report/figures.py`). The rows of `workloads.MEASUREMENTS` name the number of brokers,
-and whether they already run or the measurement starts them itself.
+and returns samples by figure (`report/figures.py`). The rows of `workloads.MEASUREMENTS` name the kind of system, and
+whether it already runs or the measurement starts it itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.common.clock import Clock
 from benchmarks.load.load_generator import LoadGenerator, Loop
-from benchmarks.systems import System
+from benchmarks.systems import Kind, System
 from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.waiting import eventually
 
@@ -131,14 +131,15 @@ class Measurement:
 
     measure: Measure
     warm_by: str = ""  # the figure that must stop improving before rounds count; "": one warm-up round
-    brokers: int = 1
+    kind: Kind = field(default_factory=Kind)  # of the system
     starts_it: bool = False  # the measurement starts and stops the system itself
+    is_ours_only: bool = False  # Apache Kafka is not measured
     own_limit: Callable[[Bench], OwnLimit] | None = None
 
 
 def admin_of(system: System) -> AdminClient:
     """Return a client that creates and deletes topics."""
-    return AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+    return system.access.admin(system.bootstrap)
 
 
 def create_topic(admin: AdminClient, name: str, partitions: int, replicas: int = 1) -> None:

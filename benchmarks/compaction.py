@@ -39,7 +39,7 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.varint import write_varint
 from benchmarks.harness import chosen, directory, systems_option
-from benchmarks.systems import System, broker_pid, running
+from benchmarks.systems import Kind, System, broker_pid, running
 from tests.support.processes import cpu_seconds, peak_resident_bytes
 from tests.support.waiting import eventually
 
@@ -211,7 +211,7 @@ def main(records: int, keys: int, systems: str, kept: Path | None) -> None:
         size = sum(path.stat().st_size for path in source.iterdir()) / MIB
         click.echo(f"{records:,} records, {keys:,} keys, {size:.0f} MiB, {os.cpu_count()} cores")
         for index, (name, make) in enumerate(chosen(systems).items()):
-            took = measure(make(where / str(index), 1, SETTINGS), source)
+            took = measure(make(where / str(index), Kind(), SETTINGS), source)
             click.echo(
                 f"{name}: {took.seconds:.1f} s ({records / took.seconds:,.0f} records/s, "
                 f"{size / took.seconds:.0f} MiB/s), {took.cpu_seconds:.1f} s of CPU, peak {took.peak_mib:.0f} MiB; "

@@ -17,7 +17,7 @@ from barnabas.common.clock import SystemClock
 from benchmarks.compaction import SETTINGS, TOPIC, compact, is_clean, place, roll, write_log
 from benchmarks.harness import chosen, directory, systems_option
 from benchmarks.load.load_generator import LoadGenerator, Loop, LoopResult
-from benchmarks.systems import System, port_of, remove, running
+from benchmarks.systems import Kind, System, port_of, remove, running
 from tests.support.waiting import eventually
 
 LOADS = {"32 x 2": Loop(32, 2), "1 x 1": Loop(1, 1)}
@@ -57,7 +57,7 @@ def main(records: int, systems: str, loads: tuple[str, ...]) -> None:
         generator = LoadGenerator(where / "generator", SystemClock())
         for name, make in chosen(systems).items():
             for load in loads:
-                system = make(where / "system", 1, SETTINGS)
+                system = make(where / "system", Kind(), SETTINGS)
                 alone, during = measure(system, source, generator, LOADS[load])
                 remove(system)
                 click.echo(

@@ -2,7 +2,8 @@
 
 Barnabas runs as `barnabas up`, of this environment or of another one (another interpreter, another version). Apache
 Kafka runs with the JVM settings of its own start script. Its single broker is also the controller, as in its
-quickstart. With three brokers, the controller is a separate process, as in Barnabas.
+quickstart. With three brokers, the controller is a separate process, as in Barnabas. A single broker can be secured
+(`security/access.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from barnabas.cluster import HOST, free_ports, read_cluster_file
 from barnabas.common.processes.ports import is_free
 from benchmarks.report.figures import OURS, THEIRS
+from benchmarks.security import acls
+from benchmarks.security.access import OPEN, USER, Access, access_to, apache_properties, scram_options, secure
 from tests.support.kafka.apache_cluster import ApacheCluster
 from tests.support.kafka.apache_kafka import SERVER_JVM, ApacheKafka
 from tests.support.kafka.kafka_jars import KafkaRuntime
@@ -38,6 +41,10 @@ SETTINGS = {
     "log.retention.hours": "168",
 }
 REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",  # for nodes and for creating topics, whose listeners have no logins
+}
 
 
 class System(Protocol):
@@ -56,6 +63,10 @@ class System(Protocol):
         """`host:port,...`, for a client's bootstrap.servers."""
 
     @property
+    def access(self) -> Access:
+        """How clients connect to it; known from `prepare` on."""
+
+    @property
     def data_directory(self) -> Path:
         """The first broker's log.dirs."""
 
@@ -70,7 +81,7 @@ class System(Protocol):
         """Start the processes without waiting for them."""
 
     def await_usable(self) -> None:
-        """Wait until each broker lists all brokers to a client."""
+        """Wait until each broker lists all brokers to a client. A secured one gets its clients' ACLs then."""
 
     def stop(self) -> None:
         """Stop the processes, if they run, and wait for their end."""
@@ -85,6 +96,8 @@ class Barnabas:
     settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
     name: str = OURS
     executable: Path = field(default_factory=lambda: own_executable())
+    is_secured: bool = False
+    access: Access = OPEN  # replaced by `prepare`, if it is secured
     _ports: range = range(0)
     _supervisor: subprocess.Popen[bytes] | None = None
 
@@ -107,27 +120,41 @@ class Barnabas:
         return {**named, "supervisor": content["supervisor_pid"]}
 
     def prepare(self) -> None:
-        """Choose ports."""
+        """Choose ports, and passwords for a secured system: it takes over those in its directory."""
         free = free_ports(FREE_PORTS_TRIED)
         ranges = (range(port, port + self.brokers) for port in free)
         self._ports = next(ports for ports in ranges if all(is_free(port) for port in ports))
+        if self.is_secured:
+            self.access = access_to(secure(self.directory))
 
     def launch(self) -> None:
         """Run `barnabas up`."""
         size = ("--brokers", str(self.brokers), "--port", str(self._ports[0]), "--data-dir", str(self.directory))
         settings = [word for key, value in self.settings.items() for word in ("--config", f"{key}={value}")]
-        command = tied_to_parent([str(self.executable), "up", *size, *settings])
+        security = ("--security", "sasl_ssl") if self.is_secured else ()
+        command = tied_to_parent([str(self.executable), "up", *size, *security, *settings])
         self._supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     def await_usable(self) -> None:
-        """Wait until each broker lists all brokers to a client."""
-        await_listed(self.name, self._ports, lambda: self._supervisor is not None and self._supervisor.poll() is None)
+        """Wait until each broker lists all brokers to a client; add the ACLs of clients."""
+        if self.is_secured:
+            await_secured(self, self._is_alive)
+        else:
+            await_listed(self.name, self._ports, self._is_alive)
+
+    def beside(self, suffix: str, settings: Mapping[str, str]) -> Barnabas:
+        """Return another one like it, with more settings, in a directory beside its own."""
+        directory = self.directory.with_name(f"{self.directory.name}-{suffix}")
+        return replace(self, directory=directory, settings={**self.settings, **settings}, _ports=range(0))
 
     def stop(self) -> None:
         """Stop the processes."""
         if self._supervisor is not None:
             end_process(self._supervisor, END_TIMEOUT_S)
             self._supervisor = None
+
+    def _is_alive(self) -> bool:
+        return self._supervisor is not None and self._supervisor.poll() is None
 
 
 @dataclass(slots=True)
@@ -136,6 +163,8 @@ class ApacheOne:
 
     node: ApacheKafka
     name: str = THEIRS
+    is_secured: bool = False
+    access: Access = OPEN  # replaced by `prepare`, if it is secured
 
     @property
     def directory(self) -> Path:
@@ -158,7 +187,9 @@ class ApacheOne:
         return {"broker 0": self.node.pid}
 
     def prepare(self) -> None:
-        """Format the storage."""
+        """Format the storage, with the users of a secured system."""
+        if self.is_secured:
+            self._secure()
         self.node.format()
 
     def launch(self) -> None:
@@ -166,15 +197,29 @@ class ApacheOne:
         self.node.launch()
 
     def await_usable(self) -> None:
-        """Wait until the broker lists itself to a client."""
-        child = self.node.child
-        await_listed(
-            self.name, range(self.node.port, self.node.port + 1), lambda: child is None or child.poll() is None
-        )
+        """Wait until the broker lists itself to a client; add the ACLs of clients."""
+        if self.is_secured:
+            await_secured(self, self._is_alive)
+        else:
+            await_listed(self.name, range(self.node.port, self.node.port + 1), self._is_alive)
 
     def stop(self) -> None:
         """Stop the process."""
         self.node.stop()
+
+    def _secure(self) -> None:
+        security = secure(self.directory)
+        client, controller, internal = free_ports(3)
+        self.node.ports = (client, controller)
+        self.node.config = {
+            **self.node.config,
+            **apache_properties(security, self.directory, (client, controller, internal)),
+        }
+        self.node.format_options = scram_options(security)
+        self.access = access_to(security)
+
+    def _is_alive(self) -> bool:
+        return self.node.child is None or self.node.child.poll() is None
 
 
 @dataclass(slots=True)
@@ -183,6 +228,7 @@ class ApacheMany:
 
     cluster: ApacheCluster
     name: str = THEIRS
+    access: Access = OPEN
 
     @property
     def directory(self) -> Path:
@@ -224,26 +270,37 @@ class ApacheMany:
             self.cluster.stop()
 
 
-# Creates a system that does not run yet, from its directory, the number of brokers and their settings.
-Make = Callable[[Path, int, Mapping[str, str]], System]
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What kind of system a measurement needs."""
+
+    brokers: int = 1
+    is_secured: bool = False  # SASL_SSL and ACLs; for one broker
+
+
+# Creates a system that does not run yet, from its directory, its kind and its settings.
+Make = Callable[[Path, Kind, Mapping[str, str]], System]
 
 
 def apache(runtime: KafkaRuntime) -> Make:
     """Return a factory for Apache Kafka."""
 
-    def make(directory: Path, brokers: int, settings: Mapping[str, str]) -> System:
-        if brokers == 1:
-            return ApacheOne(ApacheKafka(runtime, directory, settings, SERVER_JVM))
-        return ApacheMany(ApacheCluster(runtime, directory, settings, brokers, SERVER_JVM))
+    def make(directory: Path, kind: Kind, settings: Mapping[str, str]) -> System:
+        if kind.brokers == 1:
+            node = ApacheKafka(runtime, directory, settings, SERVER_JVM)
+            return ApacheOne(node, is_secured=kind.is_secured)
+        assert not kind.is_secured, "only a single broker can be secured"
+        return ApacheMany(ApacheCluster(runtime, directory, settings, kind.brokers, SERVER_JVM))
 
     return make
 
 
-def barnabas(name: str = OURS, executable: Path | None = None) -> Make:
+def barnabas(name: str = OURS, executable: Path | None = None) -> Callable[[Path, Kind, Mapping[str, str]], Barnabas]:
     """Return a factory for the Barnabas of this environment, or for another executable under another name."""
 
-    def make(directory: Path, brokers: int, settings: Mapping[str, str]) -> System:
-        return Barnabas(directory, brokers, settings, name, executable or own_executable())
+    def make(directory: Path, kind: Kind, settings: Mapping[str, str]) -> Barnabas:
+        used = executable or own_executable()
+        return Barnabas(directory, kind.brokers, settings, name, used, is_secured=kind.is_secured)
 
     return make
 
@@ -262,6 +319,17 @@ def await_listed(name: str, ports: range, is_alive: Callable[[], bool]) -> None:
 
     for port in ports:
         eventually(f"{name} is usable", lambda port=port: is_usable(port), USABLE_TIMEOUT_MS)  # type: ignore[misc]
+
+
+def await_secured(system: System, is_alive: Callable[[], bool]) -> None:
+    """Wait until the broker of a secured system lists itself to its administrator, and add the ACLs of clients."""
+
+    def is_usable() -> bool:
+        assert is_alive(), f"{system.name} ended during its start"
+        return system.access.listed_brokers(system.bootstrap) == 1
+
+    eventually(f"{system.name} is usable", is_usable, USABLE_TIMEOUT_MS)
+    acls.add(system.access.admin(system.bootstrap), acls.needed(f"User:{USER}"))
 
 
 def start(system: System) -> None:

@@ -14,6 +14,11 @@ Rules
    within its rate, so that its client does not try again at once. At most `DELAYED_MAX` wait for that.
 6. The last file descriptors of the process are reserved for files. When connections have taken all others, clients wait
    in the backlog until some are free, so that a log can still open its next segment. One log line reports it.
+7. On a listener with TLS or SASL, accepted connections wait here while the processors have no time for clients that are
+   not authenticated (network/unauthenticated/). Networks take turns. While the processor that comes next by rule 3 has
+   enough of them, they wait here and not there, since only here they take turns. Those whose clients have left
+   meanwhile are closed. Under load the acceptor has a share of time, too, and rests when that is used up, so that many
+   new connections interrupt the other threads rarely.
 
 Threads: the acceptor's own, except `resize`, `start`, `begin_shutdown` and `join`, which the server calls.
 Source: Kafka's SocketServer.Acceptor (4.3).
@@ -34,6 +39,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.network.connection_quotas import ConnectionThrottledError, TooManyConnectionsError
 from barnabas.broker.network.connections import Accepted
+from barnabas.broker.network.unauthenticated.waiting_sockets import WaitingSockets
+from barnabas.broker.processors import INBOX_SIZE
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S
 from barnabas.common.disk.open_files import descriptors_for_connections
@@ -41,6 +48,7 @@ from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
     from barnabas.broker.network.connection_quotas import ConnectionQuotas
+    from barnabas.broker.network.unauthenticated.share import Share
     from barnabas.broker.processors import Processor
     from barnabas.common.clock import Clock
     from barnabas.metrics.meters import Meter
@@ -48,6 +56,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.network")
 
 ACCEPTS_A_TURN_MAX = 256
+UNAUTHENTICATED_A_TURN_MAX = 128
+UNAUTHENTICATED_WAIT_MAX = 4  # for a processor, while requests are under way
+_LOOK_AGAIN_S = 0.02
 DELAYED_MAX = 1000
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RECOVER_S = 0.1
@@ -70,6 +81,7 @@ class Acceptor:
         thread_prefix: str = "data-plane",
         send_buffer_bytes: int = net.DEFAULT_BUFFER_SIZE,
         connections_per_processor: int = 1,
+        share: Share | None = None,
     ) -> None:
         # Fixed before start.
         self.listener_name = listener_name
@@ -82,6 +94,7 @@ class Acceptor:
         self._make_processor = make_processor
         self._send_buffer_bytes = send_buffer_bytes
         self._connections_per_processor = connections_per_processor
+        self._share = share  # None: the clients of the listener need not be authenticated
         self._selector = selectors.DefaultSelector()
         self._stop_receiver, self._stop_sender = socket.socketpair()
         self._thread = ServiceThread(
@@ -91,6 +104,8 @@ class Acceptor:
         )
         self._delayed: list[tuple[int, int, socket.socket]] = []  # owner: acceptor; a heap of (due, number, socket)
         self._delayed_count = 0  # owner: acceptor; so far
+        self._waiting = WaitingSockets()  # owner: acceptor
+        self._inbox_max = INBOX_SIZE  # owner: acceptor; how many sockets may wait for a processor
         self._descriptors_max = 0  # owner: acceptor; descriptors from this number on are reserved for files
         self._is_running = True  # cleared by `begin_shutdown`
         self._lock = threading.Lock()  # a leaf
@@ -156,16 +171,66 @@ class Acceptor:
         try:
             while self._is_running:
                 self._selector.select(self._delay_s())
-                self._accept_all()
+                if self._share is None:
+                    self._accept_all(ACCEPTS_A_TURN_MAX)
+                else:
+                    self._accept_unauthenticated(self._share)
                 self._close_delayed()
         finally:
             for _, _, sock in self._delayed:
                 net.close_quietly(sock)
+            for accepted in self._waiting.take_all():
+                net.close_quietly(accepted.sock)
             self._server.close()
 
-    def _accept_all(self) -> None:
+    def _accept_unauthenticated(self, share: Share) -> None:
+        """Accept some of the waiting connections and give some to processors (rule 7)."""
+        began_ns = share.cpu_ns()
+        self._accept_all(UNAUTHENTICATED_A_TURN_MAX)
+        now_ns = self._clock.monotonic_ns()
+        for late in self._waiting.take_late(now_ns):
+            net.close_quietly(late.sock)
+        is_free = share.is_free()
+        self._inbox_max = INBOX_SIZE if is_free else UNAUTHENTICATED_WAIT_MAX
+        while self._waiting and self._is_running and self._has_space():
+            accepted = self._waiting.take()
+            # Why: clients that waited for long have given up, and a handshake with these would be wasted.
+            if not is_free and net.is_hung_up(accepted.sock):
+                net.close_quietly(accepted.sock)
+            else:
+                self._assign_unauthenticated(accepted)
+        share.charge(share.cpu_ns() - began_ns)
+        while self._is_running and (wait_ns := share.wait_ns()):
+            self._rest(wait_ns / NS_PER_S)
+
+    def _has_space(self) -> bool:
+        """Return whether the processor that gets the next connection (rule 3) has space for it."""
+        processors = self.processors
+        if self._connections_per_processor > 1:
+            for processor in processors:
+                if processor.load() < self._connections_per_processor:
+                    return processor.has_space(self._inbox_max)
+        return any(processor.has_space(self._inbox_max) for processor in processors)
+
+    def _assign_unauthenticated(self, accepted: Accepted) -> None:
+        try:
+            self._set_up(accepted.sock, accepted.address, accepted.port)
+        except OSError as error:
+            self._fail(accepted.sock, accepted.address, error)
+
+    def _fail(self, sock: socket.socket, address: str, error: OSError) -> None:
+        log.warning("closing a connection from %s, which could not be set up: %s", address, error)
+        self._drop(sock, address)
+
+    def _rest(self, seconds: float) -> None:
+        """Accept nothing for a while, unless the end comes."""
+        self._stop_receiver.settimeout(seconds)
+        with contextlib.suppress(TimeoutError):
+            self._stop_receiver.recv(1, socket.MSG_PEEK)
+
+    def _accept_all(self, count_max: int) -> None:
         """Accept the waiting connections, some at a time, so that a stop is noticed."""
-        for _ in range(ACCEPTS_A_TURN_MAX):
+        for _ in range(count_max):
             if not self._is_running:
                 return
             try:
@@ -177,11 +242,16 @@ class Acceptor:
                 return
             if sock.fileno() >= self._descriptors_max and not self._has_descriptors(sock.fileno()):
                 self._wait_for_descriptors("connections have taken all descriptors that are not reserved for files")
+            address = net.plain_host(peer[0])
+            if self._share is not None:
+                lost = self._waiting.add(Accepted(sock, address, peer[1]), self._clock.monotonic_ns())
+                if lost is not None:
+                    net.close_quietly(lost.sock)
+                continue
             try:
-                self._set_up(sock, net.plain_host(peer[0]), peer[1])
+                self._set_up(sock, address, peer[1])
             except OSError as error:
-                log.warning("closing a connection from %s, which could not be set up: %s", peer[0], error)
-                self._drop(sock, net.plain_host(peer[0]))
+                self._fail(sock, address, error)
 
     def _report(self, error: OSError) -> None:
         if error.errno in _OUT_OF_DESCRIPTORS:
@@ -195,10 +265,8 @@ class Acceptor:
         Why not the selector: it would report the backlog at once, again and again.
         """
         log.error("cannot accept connections on port %d: %s", self.port, reason)
-        self._stop_receiver.settimeout(_RECOVER_S)
         while self._is_running:
-            with contextlib.suppress(TimeoutError):
-                self._stop_receiver.recv(1, socket.MSG_PEEK)
+            self._rest(_RECOVER_S)
             try:
                 lowest = os.dup(self._stop_receiver.fileno())
             except OSError:
@@ -241,7 +309,9 @@ class Acceptor:
         heapq.heappush(self._delayed, (due_ns, self._delayed_count, sock))
 
     def _delay_s(self) -> float | None:
-        """Return the time until a delayed connection must be closed; None if there is none."""
+        """Return the time until a delayed connection must be closed, or a waiting one may go on; None if none is."""
+        if self._waiting:
+            return _LOOK_AGAIN_S
         if not self._delayed:
             return None
         return max(0, self._delayed[0][0] - self._clock.monotonic_ns()) / NS_PER_S
@@ -259,7 +329,7 @@ class Acceptor:
                     return
         for last in range(len(processors) - 1, -1, -1):
             processor = self.next_processor()
-            if processor.offer(accepted):
+            if processor.has_space(self._inbox_max) and processor.offer(accepted):
                 return
             if last == 0:
                 self._wait_for_inbox(processor, accepted)

@@ -23,7 +23,7 @@ Source: Kafka's FetchSession.scala (4.3); KIP-516 for topic ids.
 
 from __future__ import annotations
 
-import secrets
+import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -43,6 +43,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
+_RANDOM = random.SystemRandom()
 TOPIC_IDS_FROM = 13
 
 Key: TypeAlias = tuple[str | bytes, int]  # (topic name or id, partition)
@@ -76,10 +77,18 @@ class CachedPartition:
             or has_records(data)
             or data.diverging_epoch.epoch != -1
         )
-        # Why -1 after an error: its end is a change as well, even with the same watermark.
-        self.high_watermark = -1 if data.error_code else data.high_watermark
+        # Why -1 after an error: its end is a change as well, even with the same watermark. After a divergence, too: the
+        # follower truncates its log and takes no watermark from that answer.
+        is_unused = data.error_code or data.diverging_epoch.epoch != -1
+        self.high_watermark = -1 if is_unused else data.high_watermark
         self.log_start_offset = data.log_start_offset
         return is_changed
+
+    def ask(self, item: FetchItem) -> None:
+        """Take over a changed request. With another leader epoch, the client may have dropped the last answer."""
+        if item.current_leader_epoch != self.item.current_leader_epoch:
+            self.high_watermark = -1
+        self.item = item
 
 
 def has_records(data: PartitionData) -> bool:
@@ -116,7 +125,7 @@ class Session:
             if cached is None:
                 self.by_key[self.key(item)] = CachedPartition(item)
             else:
-                cached.item = item
+                cached.ask(item)
         for key in forgotten:
             self.by_key.pop(key, None)
 
@@ -306,7 +315,7 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         while True:
-            session_id = 1 + secrets.randbelow(SESSION_ID_MAX)  # Why not guessable: whoever names a session can end it
+            session_id = 1 + _RANDOM.randrange(SESSION_ID_MAX)  # Why not guessable: whoever names a session can end it
             if session_id not in self._sessions:
                 return session_id
 

@@ -12,6 +12,7 @@ import queue
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.storage.log_manager import LogDirectoryError
@@ -24,6 +25,10 @@ from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervis
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, Config
 from barnabas.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from barnabas.broker.clock.hand import ClockHand
+    from barnabas.common.clock import Clock
 
 log = logging.getLogger("barnabas.broker")
 
@@ -55,6 +60,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         logs.configure()
         raise_limit()
         config = Config.load(arguments.file, role=BROKER, overrides=arguments.overrides, environment=environment)
+        config.require_one_role()
         logs.use_format(config.barnabas_log_format)
         server = make_server(config, ending.ask)
     except (ConfigError, LogDirectoryError, StartError, OSError) as error:
@@ -64,13 +70,23 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 
 
 def make_server(config: Config, on_fatal: Callable[[str], None]) -> BrokerServer:
-    """Build a broker; with barnabas.faults.enable it accepts fault injection."""
+    """Build a broker; it accepts fault injection and moves of its clock if the configuration allows them."""
     if not config.barnabas_faults_enable:
-        return BrokerServer(config, SystemClock(), OsFileSystem(), on_fatal)
+        clock = SystemClock()
+        return BrokerServer(config, clock, OsFileSystem(), on_fatal, hand=clock_hand(config, clock))
     from barnabas.broker.faults.kit import FaultKit  # Why here: not loaded without fault injection
 
     faults = FaultKit(config)
-    return BrokerServer(config, faults.clock, faults.fs, on_fatal, faults)
+    return BrokerServer(config, faults.clock, faults.fs, on_fatal, faults, clock_hand(config, faults.clock))
+
+
+def clock_hand(config: Config, clock: Clock) -> ClockHand | None:
+    """Return what moves the clock of a process; None unless barnabas.clock.enable. Raises ConfigError."""
+    if not config.barnabas_clock_enable:
+        return None
+    from barnabas.broker.clock.hand import ClockHand  # Why here: few clusters move their clock
+
+    return ClockHand(config, clock)
 
 
 def run(server: BrokerServer, ending: _Ending) -> int:

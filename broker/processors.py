@@ -21,13 +21,15 @@ Rules
 5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
    (`LARGE_BYTES`), it is assigned in turn (acceptor.py, rule 3 says why).
 6. No turn is long because one connection moves much, or many connections do something at once. A large request or
-   response continues in the next turn. Each turn opens and closes a limited number of connections, and continues a
-   limited number of TLS handshakes (network/secure/handshakes.py). Idle ones are found
+   response continues in the next turn. Each turn opens and closes a limited number of connections. Idle ones are found
    without a scan (idle_connections.py). A connection holds a bounded amount of memory: one frame, which the memory pool
-   counts if there is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`), and one response or those of a run,
-   which are small (requests/dispatcher.py, `GOES_ON_BYTES_MAX`).
+   counts if there is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`; with TLS a record more), and one
+   response or those of a run, which are small (requests/dispatcher.py, `GOES_ON_BYTES_MAX`).
 7. Finished requests are recorded together, once a turn, when handlers have work and before the processor may sleep. The
    code and counters for that are then loaded into the CPU's caches once, not for each request.
+8. Clients that are not authenticated must not slow others down. On a listener with TLS or SASL all that is done for
+   them is done in steps, after the requests that were read, while their share of time lasts
+   (network/unauthenticated/steps.py).
 
 Threads: each processor is one; the acceptor fills its `inbox`, any thread its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
@@ -48,6 +50,7 @@ from barnabas.broker.network.network_metrics import ProcessorMetrics
 from barnabas.broker.network.sasl.logins import Logins
 from barnabas.broker.network.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
 from barnabas.broker.network.throttled_connections import ThrottledConnections
+from barnabas.broker.network.unauthenticated.steps import Steps
 from barnabas.broker.request_channel import QueueClosed, RequestChannel, RequestQueue, ResponseQueue
 from barnabas.broker.requests.request import CLOSING, Request
 from barnabas.common.clock import NS_PER_MS, Clock
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.network.connection_quotas import ConnectionQuotas
+    from barnabas.broker.network.unauthenticated.share import Share
     from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.requests.request_log import RequestLog
 
@@ -67,6 +71,7 @@ INBOX_SIZE: Final = 20
 PUSH_KEYS: Final = frozenset({4, 5, 6})  # LeaderAndIsr, StopReplica, UpdateMetadata
 SASL_HANDSHAKE: Final = 17
 SCRATCH_BYTES: Final = 64 * 1024
+SECURE_SCRATCH_BYTES: Final = 128 * 1024  # with TLS: a receive buffer of Kafka's default size is read at once
 SCRATCH_BYTES_MIN: Final = 4 * 1024
 # Why not Final: a test changes it, and compiled code would ignore that.
 READ_AHEAD_BYTES = 64 * 1024 * 1024  # what all connections of a processor may read beyond a frame's end
@@ -74,7 +79,9 @@ CLOSES_A_TURN: Final = 32
 SLEEP_S_MAX: Final = 1.0
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
 LARGE_BYTES: Final = 64 * 1024  # of a request with its response
+BUSY_POLL_BYTES_MAX: Final = 16 * 1024  # of a request that lets the processor go on spinning
 RUN_MAX: Final = 8  # requests
+LOGIN_READ_BYTES: Final = 4 * 1024  # at once, from a client that is not authenticated
 
 
 class Processor:
@@ -115,7 +122,12 @@ class Processor:
         # owner: processor
         self._gate: MemoryGate[Connection] | None = None if pool is None else MemoryGate(pool, self.responses.interrupt)
         self._connections = Connections(
-            processor_id, settings, self._selector, quotas, metrics, self._gate, self._owner, self._now_ns
+            processor_id, settings, self._selector, quotas, metrics, self._gate, self._owner, self._now_ns, self._resume
+        )
+        self._steps = (  # None: the listener's clients need not be authenticated
+            None
+            if settings.share is None
+            else Steps(settings.share, self._open, self._continue, self.responses.has_waiting)
         )
         self._logins = (
             None
@@ -133,8 +145,10 @@ class Processor:
         self._throttled = ThrottledConnections()
         self._is_timing = False  # whether its time for a connection counts for a quota; looked up once a turn
         self._queueing = 0  # requests being put into the request queue, which may be full
-        self._whole_scratch = memoryview(bytearray(SCRATCH_BYTES))
+        scratch_bytes = SCRATCH_BYTES if settings.tls is None else SECURE_SCRATCH_BYTES
+        self._whole_scratch = memoryview(bytearray(scratch_bytes))
         self._scratch = self._whole_scratch  # the part that one read may fill
+        self._login_scratch = self._whole_scratch[:LOGIN_READ_BYTES]
         self._chores_due_ns = 0
 
     # Called by any thread
@@ -156,8 +170,15 @@ class Processor:
         return True
 
     def load(self) -> int:
-        """Return how many connections it has, those in its inbox included."""
-        return self._connections.count() + self.inbox.qsize()
+        """Return how many connections it has, those that it has not taken over included."""
+        return self._connections.count() + self.inbox.qsize() + self._waiting_sockets()
+
+    def _waiting_sockets(self) -> int:
+        return 0 if self._steps is None else self._steps.waiting_sockets()
+
+    def has_space(self, waiting_max: int) -> bool:
+        """Return whether fewer accepted sockets than that wait for it; they wait in the order in which they came."""
+        return self.inbox.qsize() + self._waiting_sockets() < waiting_max
 
     def stop_reading(self) -> None:
         """Read no more requests; those in progress are still answered."""
@@ -216,9 +237,9 @@ class Processor:
                     self._queue_requests()
                     self._record_finished()
                     self._handle_events(self._poll())
-                    if self._connections.handshakes.has_ready():
-                        self._continue_handshakes()
                     self._queue_requests()
+                    if self._steps is not None:
+                        self._steps.do()
                     self._do_chores()
                 except Exception:
                     # Why: a processor that ends leaves all its connections hanging. Errors of one connection are
@@ -232,7 +253,7 @@ class Processor:
 
     def _configure_new_connections(self) -> None:
         """Take over accepted sockets, at most an inbox full a turn, so that other connections do not wait."""
-        if self.inbox.empty():
+        if not self.inbox.queue:  # Why not `empty`: it takes the inbox's lock, in every turn of the processor
             return
         for _ in range(INBOX_SIZE):
             try:
@@ -244,10 +265,10 @@ class Processor:
     def _register(self, accepted: Accepted | Connection) -> None:
         if isinstance(accepted, Connection):
             self._adopt(accepted)
-            return
-        connection = self._connections.open(accepted)
-        if self._logins is not None and connection.handshake is None:
-            self._logins.opened(connection, connection.last_active_ns)
+        elif self._steps is not None:
+            self._steps.accept(accepted)
+        else:
+            self._connections.open(accepted)
 
     def _adopt(self, connection: Connection) -> None:
         """Take over a connection that another processor had (rule 5)."""
@@ -363,12 +384,16 @@ class Processor:
             self._client_quotas.add_network_time(last, connection.thread_ns)
         connection.thread_ns = 0
 
-    def _take_login(self, logins: Logins, connection: Connection, frame: memoryview, now_ns: int) -> bool:
+    def _take_login(self, connection: Connection, frame: memoryview, now_ns: int) -> bool:
         """Give a frame to the connection's login and send the answer; false if the frame is a request."""
+        logins = self._logins
+        assert logins is not None
         if not logins.take(connection, frame, now_ns):
             return False
         if connection.outgoing is not None:
             self._send(connection)
+        elif self._connections.has(connection) and logins.is_satisfied(connection):
+            self._continue_login(connection)
         return True
 
     def _continue_login(self, connection: Connection) -> None:
@@ -380,7 +405,11 @@ class Processor:
             return
         connection.is_muted = False
         if connection.may_have_input or not connection.frames.is_at_boundary():
-            self._unfinished.append(connection)  # Why not read here: a client would decide how deep the calls are
+            # Why not read here: a client would decide how deep the calls are.
+            if connection.is_authenticated:
+                self._unfinished.append(connection)
+            else:
+                self._resume(connection)
 
     def _record_finished(self) -> None:
         """Record the requests finished since the last turn (rule 7)."""
@@ -426,7 +455,8 @@ class Processor:
 
     def _poll(self) -> Events:
         """Ask the selector; wait only when nothing is left to do."""
-        if self._ready or self._hung_up or self._unfinished or self._connections.handshakes.has_ready():
+        steps_ns = None if self._steps is None else self._steps.wait_ns()
+        if self._ready or self._hung_up or self._unfinished or steps_ns == 0:
             return self._selector.poll(0)
         if self._queued_last == 1:
             events = self._wait.for_answer()
@@ -434,18 +464,24 @@ class Processor:
                 return events
         if not self.responses.may_sleep():
             return self._selector.poll(0)
-        if not self.inbox.empty():  # checked after `may_sleep`: a later offer wakes
+        if self.inbox.queue:  # checked after `may_sleep`: a later offer wakes
             return self._selector.poll(0)
         if self._gate is not None and self._gate.is_due():  # likewise: memory given back later wakes
             return self._selector.poll(0)
         now_ns = self._now_ns()
-        throttled_ns = self._throttled.wait_ns(now_ns)
-        if self._logins is not None:
-            failed_ns = self._logins.wait_ns(now_ns)
-            if failed_ns is not None and (throttled_ns is None or failed_ns < throttled_ns):
-                throttled_ns = failed_ns
-        timeout_s = SLEEP_S_MAX if throttled_ns is None else min(SLEEP_S_MAX, (throttled_ns + NS_PER_MS) / 1e9)
+        due_ns = self._due_ns(now_ns)
+        if steps_ns is not None and (due_ns is None or steps_ns < due_ns):
+            due_ns = steps_ns
+        timeout_s = SLEEP_S_MAX if due_ns is None else min(SLEEP_S_MAX, (due_ns + NS_PER_MS) / 1e9)
         return self._wait.for_events(now_ns, timeout_s)
+
+    def _due_ns(self, now_ns: int) -> int | None:
+        """Return the nanoseconds until a throttle time or the delay of a failed login ends; None if there is none."""
+        throttled_ns = self._throttled.wait_ns(now_ns)
+        failed_ns = None if self._logins is None else self._logins.wait_ns(now_ns)
+        if throttled_ns is None or failed_ns is None:
+            return failed_ns if throttled_ns is None else throttled_ns
+        return min(throttled_ns, failed_ns)
 
     def _handle_events(self, events: Events) -> None:
         connections = self._connections.by_fd
@@ -453,10 +489,8 @@ class Processor:
             connection = connections.get(fd)
             if connection is None:  # the wake-up, or closed earlier in this turn
                 continue
-            if connection.handshake is not None:
-                if event & HUNG_UP:  # remembered, since the edge does not come again
-                    connection.is_hung_up = True
-                self._connections.handshakes.note(connection)
+            if not connection.is_authenticated and self._steps is not None:
+                self._steps.note(connection, event)
                 continue
             if event & BROKEN:
                 connection.is_broken = True
@@ -491,7 +525,7 @@ class Processor:
             if connection.may_have_input and not connection.frames.is_held():
                 self._unfinished.append(connection)
             return
-        if self._logins is not None and self._take_login(self._logins, connection, frame, now_ns):
+        if connection.may_log_in and self._take_login(connection, frame, now_ns):
             return
         request = Request(connection, self, connection.context, frame)
         request.received_ns = now_ns
@@ -524,7 +558,7 @@ class Processor:
         """Let frames that came whole with a request follow it (rule 2)."""
         size = 0
         for _ in range(RUN_MAX - 1):
-            if self._logins is not None and connection.frames.next_key() == SASL_HANDSHAKE:
+            if connection.may_log_in and connection.frames.next_key() == SASL_HANDSHAKE:
                 break  # the client authenticates again
             try:
                 frame = connection.frames.next_frame(_only_whole)
@@ -551,14 +585,56 @@ class Processor:
             elif not connection.is_muted:
                 self._read(connection)
 
-    def _continue_handshakes(self) -> None:
-        """Continue some TLS handshakes (rule 6); read the first requests of those that are complete."""
-        connections = self._connections
-        for connection in connections.handshakes.take_ready():
-            if connections.has(connection) and connections.continue_handshake(connection):
-                if self._logins is not None:
-                    self._logins.opened(connection, connection.last_active_ns)
+    def _resume(self, connection: Connection) -> None:
+        """Let a step follow for a connection that is not authenticated."""
+        assert self._steps is not None
+        self._steps.resume(connection)
+
+    def _open(self, accepted: Accepted) -> None:
+        connection = self._connections.open(accepted)
+        if self._logins is not None and connection.handshake is None:
+            self._logins.opened(connection, connection.last_active_ns)
+
+    def _continue(self, connection: Connection) -> None:
+        """Continue the TLS handshake or the login of a connection, or end it."""
+        if not self._connections.has(connection):
+            return
+        logins = self._logins
+        if connection.handshake is not None:
+            if not self._connections.continue_handshake(connection):
+                return
+            if logins is None:
                 self._read(connection)
+                return
+            logins.opened(connection, connection.last_active_ns)
+        authenticator = connection.authenticator
+        assert logins is not None
+        assert authenticator is not None
+        if connection.is_broken:
+            self._connections.close(connection, "")
+        elif connection.outgoing is not None:
+            self._send(connection)
+        elif authenticator.is_failed:
+            self._connections.close(connection, "")
+        elif not connection.is_muted:
+            self._read_login(logins, connection)
+
+    def _read_login(self, logins: Logins, connection: Connection) -> None:
+        """Read the next frame of a client that is not authenticated, if all of it is there."""
+        if not self._is_reading:
+            return
+        try:
+            frame = connection.read_frame(self._login_scratch)
+        except (InvalidFrameError, OSError, EOFError) as error:
+            self._end_reading(connection, error)
+            return
+        connection.last_active_ns = now_ns = self._now_ns()
+        if frame is not None:
+            self._take_login(connection, frame, now_ns)
+        elif connection.may_have_input:
+            self._resume(connection)
+        if not connection.is_authenticated and not connection.is_closed:
+            logins.hold(connection, now_ns)
 
     def _queue_requests(self) -> None:
         """Queue the requests read, blocking while the queue is full (rule 4)."""
@@ -568,6 +644,8 @@ class Processor:
             self._requests.slow_motion.before_queueing()
         ready, self._ready = self._ready, []
         self._queueing = self._queued_last = len(ready)
+        if ready[0].size_bytes > BUSY_POLL_BYTES_MAX:
+            self._wait.stop()
         try:
             self._requests.put_all(ready)
         except QueueClosed:
@@ -590,20 +668,24 @@ class Processor:
             return
         self._chores_due_ns = now_ns + CHORES_INTERVAL_NS
         share = READ_AHEAD_BYTES // (self._connections.count() or 1)
-        self._scratch = self._whole_scratch[: min(SCRATCH_BYTES, max(SCRATCH_BYTES_MIN, share))]
-        self._connections.close_half_open(now_ns)
-        if self._logins is not None:
-            self._logins.close_overdue(now_ns)
+        self._scratch = self._whole_scratch[: max(SCRATCH_BYTES_MIN, share)]
+        if self._settings.share is not None:
+            self._close_late(self._settings.share, now_ns)
         self._connections.close_idle(now_ns)
         self._connections.close_excess()
 
     def _end_logins(self, logins: Logins, now_ns: int) -> None:
-        """Answer and close the connections whose logins failed a while ago."""
+        """Let steps answer and close the connections whose logins failed a while ago."""
         for connection in logins.take_ended(now_ns):
-            if connection.outgoing is not None:
-                self._send(connection)
-            else:
-                self._connections.close(connection, "")
+            self._resume(connection)
+
+    def _close_late(self, share: Share, now_ns: int) -> None:
+        """Close connections that take too long to be authenticated, at the expense of others that are not."""
+        began_ns = share.cpu_ns()
+        self._connections.close_half_open(now_ns)
+        if self._logins is not None:
+            self._logins.close_overdue(now_ns)
+        share.charge(share.cpu_ns() - began_ns)
 
     def _close_hung_up(self) -> None:
         """Close some of the connections whose clients hung up, once all that they sent is read (rule 6).
@@ -630,6 +712,9 @@ class Processor:
     def _close_all(self) -> None:
         while not self.inbox.empty():
             self._register(self.inbox.get_nowait())
+        if self._steps is not None:
+            for accepted in self._steps.take_accepted():
+                self._connections.open(accepted)
         self._connections.close_all()
         self._selector.close()
         self._owner.release()

@@ -287,6 +287,15 @@ class Purgatory:
                 count += sum(map(len, shard.lists.values()))
         return count
 
+    @property
+    def timer(self) -> Timer:
+        """The timer of the timeouts."""
+        return self._timer
+
+    def now_ms(self) -> int:
+        """Return the time of the clock that times the operations (monotonic)."""
+        return self._timer.now_ms()
+
     def delayed(self) -> int:
         """Return how many operations have a running timeout (NumDelayedOperations)."""
         return len(self._timer)
@@ -384,9 +393,13 @@ class Purgatory:
 
 @dataclass(slots=True)
 class Purgatories:
-    """A broker's purgatories. Watch keys: TopicPartition; in `topic`: the topic's name."""
+    """A broker's purgatories. Watch keys: TopicPartition; in `topic`: the topic's name.
+
+    In `share_fetch`: SharePartitionKey, too.
+    """
 
     produce: Purgatory
     fetch: Purgatory
     delete_records: Purgatory
     topic: Purgatory
+    share_fetch: Purgatory

@@ -27,9 +27,11 @@ from barnabas.broker.network.connection_quotas import UNLIMITED, ConnectionQuota
 from barnabas.broker.network.connections import HANDSHAKE_TIMEOUT_MS, HANDSHAKES_MAX, ListenerSettings
 from barnabas.broker.network.memory_pool import MemoryPool
 from barnabas.broker.network.network_metrics import ProcessorMetrics, register_accept_rates
+from barnabas.broker.network.sasl.listeners import SaslListeners
 from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
 from barnabas.broker.network.sasl.sources import SaslSources
 from barnabas.broker.network.secure.certificate_review import CertificateReview
+from barnabas.broker.network.unauthenticated.share import Share
 from barnabas.broker.processors import Processor
 from barnabas.broker.quotas.rates import MS_PER_S
 from barnabas.broker.quotas.rates import Window as RateWindow
@@ -38,7 +40,7 @@ from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import SSL_KEYS, TLS_PROTOCOLS, base_name
+from barnabas.config.listeners import PLAINTEXT, SSL_KEYS, TLS_PROTOCOLS, base_name
 from barnabas.metrics.meters import Window
 from barnabas.metrics.table import catalogue
 from barnabas.security.tls.endpoints import TlsEndpoint, TlsEndpoints
@@ -50,13 +52,16 @@ if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.config import Config
     from barnabas.metrics.registry import Registry
-    from barnabas.security.sasl.server_settings import KeySource
 
 log = logging.getLogger("barnabas.network")
 
 BACKLOG_KEY = "socket.listen.backlog.size"
 BACKLOG_DEFAULT = 1024
 NO_POOL_BYTES = 2**63 - 1
+# Of one core, for clients that are not authenticated, while requests of others are there (network/unauthenticated/).
+UNAUTHENTICATED_PERCENT = 5
+ACCEPT_PERCENT = 5
+ACCEPT_PORTION_NS = NS_PER_MS
 
 
 class Listener(Protocol):
@@ -105,8 +110,7 @@ class SocketServer:
         self._clock = clock
         self._thread_prefix = thread_prefix
         self._inter_broker_listener = inter_broker_listener
-        self._sasl_sources = sasl
-        self._key_sources: list[KeySource] = []  # fixed before start
+        self._logins = None if sasl is None else SaslListeners(sasl, config, clock)
         self._client_quotas = client_quotas
         listeners = list(listeners)
         self._has_inter_broker_listener = any(listener.name == inter_broker_listener for listener in listeners)
@@ -126,6 +130,8 @@ class SocketServer:
         pool_bytes = config.queued_max_request_bytes
         self._busy_poll = BusyPollTurn(config.barnabas_busy_poll_max_us * NS_PER_US)
         self._pool = MemoryPool(pool_bytes, clock.monotonic_ns) if pool_bytes > 0 else None
+        self._share = Share(UNAUTHENTICATED_PERCENT, channel.requests, clock.monotonic_ns)
+        self._accept_share = Share(ACCEPT_PERCENT, channel.requests, clock.monotonic_ns, portion_ns=ACCEPT_PORTION_NS)
         self._processor_ids = itertools.count()
         self._lock = threading.Lock()  # a start of a listener is over before the shutdown begins
         self._held: list[Acceptor] = []  # guarded by: _lock; acceptors that wait for `admit_clients`
@@ -141,30 +147,37 @@ class SocketServer:
     def start(self, *, holds_clients: bool = False) -> None:
         """Start the processors and accept connections.
 
-        With `holds_clients` the listeners for clients wait for `admit_clients`, and a single listener for all waits for
-        that or `admit_nodes`. Their sockets are bound already, so clients connect and wait.
+        With `holds_clients` the listeners for clients wait for `admit_clients`. A single listener for all, and one for
+        nodes with TLS or SASL, waits for that or `admit_nodes`. Their sockets are bound already, so clients connect and
+        wait.
         """
-        for source in self._key_sources:
-            source.start()
+        if self._logins is not None:
+            self._logins.start()
         if any(base_name(name) in SSL_KEYS for name in self._config.originals):
             self._review = CertificateReview(self._tls, self._config.barnabas_ssl_review_interval_ms)
             self._review.start()
         with self._lock:
             for acceptor in self.acceptors.values():
-                if holds_clients and (self._is_for_clients(acceptor.listener_name) or len(self.acceptors) == 1):
+                is_plain = acceptor.security_protocol == PLAINTEXT
+                is_for_nodes = len(self.acceptors) > 1 and not self._is_for_clients(acceptor.listener_name)
+                if holds_clients and not (is_plain and is_for_nodes):
                     self._held.append(acceptor)
                 else:
                     self._start(acceptor)
 
     def admit_clients(self) -> None:
-        """Accept connections on the listeners that `start` has held back; from any thread."""
+        """Accept connections on the listeners that `start` has held back; from any thread.
+
+        What was set at run time has been applied before.
+        """
+        self._tls.settle()
         with self._lock:
             held, self._held = self._held, []
             for acceptor in held:
                 self._start(acceptor)
 
     def admit_nodes(self) -> None:
-        """Accept connections on a single listener for all that `start` has held back; from any thread."""
+        """Accept connections on the listeners that nodes use too and `start` has held back; from any thread."""
         with self._lock:
             held, self._held = self._held, []
             for acceptor in held:
@@ -186,8 +199,8 @@ class SocketServer:
         with self._lock:
             self._held = []
         self.quotas.close()
-        for source in self._key_sources:
-            source.stop()
+        if self._logins is not None:
+            self._logins.stop()
         for acceptor in self.acceptors.values():
             acceptor.begin_shutdown()
         for processor in self.processors():
@@ -213,16 +226,17 @@ class SocketServer:
             self._resize(acceptor, processors_per_listener)
 
     def check(self, changed: Config) -> None:
-        """Raise ConfigError if the TLS settings of a changed config could not be applied."""
+        """Raise ConfigError if the settings of TLS and SASL of a changed config could not be applied."""
         self._tls.check(changed.originals)
+        if self._logins is not None:
+            self._logins.check(changed)
 
-    def reconfigure(self, dynamic: Mapping[str, str]) -> None:
-        """Apply a changed config; `dynamic` holds the keys set at run time, those of single listeners too.
+    def reconfigure(self) -> None:
+        """Apply the limits of connections and the numbers of processors that are in force.
 
         The connections of surplus processors are closed; their clients reconnect.
         """
         config = self._config
-        self._tls.reconfigure({**config.originals, **dynamic})
         self.quotas.update(
             max_connections=config.max_connections,
             max_per_ip=config.max_connections_per_ip,
@@ -230,13 +244,19 @@ class SocketServer:
             max_creation_rate=config.max_connection_creation_rate,
         )
         for name, acceptor in self.acceptors.items():
-            limits = {**listener_overrides(config.originals, name), **listener_overrides(dynamic, name)}
+            limits = listener_overrides(config.current, name)
             self.quotas.update_listener(
                 name,
                 int(limits.get("max.connections", UNLIMITED)),
                 int(limits.get("max.connection.creation.rate", UNLIMITED)),
             )
             self._resize(acceptor, int(limits.get("num.network.threads", config.num_network_threads)))
+
+    def reconfigure_security(self) -> None:
+        """Let new connections use the settings of TLS and SASL in force. Waits for no thread, so a push may do it."""
+        self._tls.reconfigure(self._config.current)
+        if self._logins is not None:
+            self._logins.reconfigure()
 
     def _resize(self, acceptor: Acceptor, count: int) -> None:
         for processor in acceptor.resize(count):
@@ -272,6 +292,7 @@ class SocketServer:
             thread_prefix=self._thread_prefix,
             send_buffer_bytes=config.socket_send_buffer_bytes,
             connections_per_processor=config.barnabas_connections_per_processor if HAS_GLOBAL_LOCK else 1,
+            share=None if listener.security_protocol == PLAINTEXT else self._accept_share,
         )
         self.acceptors[listener.name] = acceptor
         acceptor.resize(int(limits.get("num.network.threads", config.num_network_threads)))
@@ -279,10 +300,8 @@ class SocketServer:
     def _make_sasl(self, listener: Listener) -> ListenerSasl | None:
         if not listener.security_protocol.startswith("SASL_"):
             return None
-        assert self._sasl_sources is not None, "the process has no credentials"
-        sasl = self._sasl_sources.listener(self._config, listener.name, self._clock)
-        self._key_sources += sasl.settings.key_sources
-        return sasl
+        assert self._logins is not None, "the process has no credentials"
+        return self._logins.add(listener.name)
 
     def _make_processor(self, listener: Listener, sasl: ListenerSasl | None) -> Processor:
         processor_id = next(self._processor_ids)
@@ -301,6 +320,7 @@ class SocketServer:
                 is_for_clients=self._is_for_clients(listener.name),
                 busy_poll=self._busy_poll,
                 sasl=sasl,
+                share=None if listener.security_protocol == PLAINTEXT else self._share,
                 tls=tls,
                 handshakes_max=HANDSHAKES_MAX if tls is None else config.barnabas_ssl_handshakes_max,
                 handshake_timeout_ms=HANDSHAKE_TIMEOUT_MS if tls is None else config.barnabas_ssl_handshake_timeout_ms,

@@ -177,6 +177,7 @@ class Timer:
         self._wakeup_ms: int | None = None  # guarded by: _lock; when the sleeping reaper wakes without a notification
         self._is_sleeping = False  # guarded by: _lock
         self._is_closed = False  # guarded by: _lock
+        self._is_expiring = False  # guarded by: _lock; tasks that were due run now
 
     def __len__(self) -> int:
         """Return how many tasks wait."""
@@ -239,6 +240,26 @@ class Timer:
                 self._is_sleeping = False
         return self.advance()
 
+    def now_ms(self) -> int:
+        """Return the time of the timer's clock (monotonic)."""
+        return self._clock.monotonic_ms()
+
+    def clock_moved(self) -> None:
+        """Have the reaper read the clock again, which jumped."""
+        with self._lock:
+            self._changed.notify_all()
+
+    def is_behind(self) -> bool:
+        """Return whether a bucket is due that the reaper has not emptied, or tasks that were due still run."""
+        with self._lock:
+            next_ms = self._queue.next_expiration_ms()
+            return self._is_expiring or (next_ms is not None and next_ms <= self._clock.monotonic_ms())
+
+    def next_due_ms(self) -> int | None:
+        """Return when the reaper looks next (monotonic): no later than the first task is due. None without tasks."""
+        with self._lock:
+            return self._queue.next_expiration_ms() if self._task_count else None
+
     def close(self) -> None:
         """Wake a sleeping reaper; waiting tasks are dropped."""
         with self._lock:
@@ -261,6 +282,7 @@ class Timer:
             while (bucket := self._queue.pop_due(now_ms)) is not None:
                 self._wheel.advance(bucket.expiration_ms)
                 self._flush_locked(bucket, due)
+            self._is_expiring = bool(due)
         return due
 
     def _flush_locked(self, bucket: Bucket, due: list[TimerTask]) -> None:

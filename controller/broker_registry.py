@@ -18,8 +18,8 @@ Rules
    refused with STALE_BROKER_EPOCH. So an old incarnation can change nothing.
 2. A broker is unfenced only after it has applied the metadata up to its own registration. A broker that was fenced
    because it lagged must also have applied what it missed.
-3. A broker that leaves (fenced, shutting down, registered again) leaves every ISR in the same atomic batch, unless it
-   is the last member.
+3. A broker that leaves (fenced, shutting down, registered again) leaves every ISR in the same atomic batch. Without
+   eligible leader replicas, the last member stays.
 4. A controlled shutdown is granted once the broker leads nothing and every active broker has applied this.
 5. If a heartbeat reports a failed log directory, the directory counts as gone for the rest of that heartbeat. So a
    broker that it unfences does not become the leader of replicas there.
@@ -142,7 +142,8 @@ def process_heartbeat(
         sessions.restart_target(broker.id, now_ms)
     sessions.touch(broker.id, now_ms, is_fenced=state.is_fenced, metadata_offset=request.current_metadata_offset)
     if state is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:
-        session.controlled_shutdown_offset = image.offset + len(records)
+        # Why pushed_offset: after a failover there are no records, and the last one may be none that is pushed.
+        session.controlled_shutdown_offset = image.offset + len(records) if records else sessions.pushed_offset
     return Decision(records, reply)
 
 

@@ -15,6 +15,7 @@ from barnabas.broker.monitoring.broker_metrics import levels
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, Clock
 from barnabas.controller.image import NO_LEADER, RECOVERING, Broker, Image
 from barnabas.controller.image_editor import Delta
+from barnabas.controller.raft.client.raft_metrics import show_quorum
 from barnabas.metrics.meters import Window
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue as rows
@@ -42,14 +43,15 @@ class ControllerMetrics:
         self._queue_time = registry.histogram(rows.EVENT_QUEUE_TIME_MS)
         self._processing_time = registry.histogram(rows.EVENT_QUEUE_PROCESSING_TIME_MS)
         self._unclean_elections = registry.meter(rows.UNCLEAN_LEADER_ELECTIONS_PER_SEC)
+        self._elections_from_elr = registry.meter(rows.ELECTION_FROM_ELIGIBLE_LEADER_REPLICAS_PER_SEC)
         self._appended = registry.sensor(rows.RAFT_APPEND_RECORDS)
         self._commit_latency = registry.avg_max(rows.RAFT_COMMIT_LATENCY)
-        registry.sensor(rows.RAFT_FETCH_RECORDS)
         # Owner: event thread; the scraper reads them.
         self.events_started = 0
         self.events_timed_out = 0
         self.errors = 0
         self.sessions_timed_out = 0
+        self.leaders_seen = 0
         self.last_applied_wall_ms = 0
         self._busy_ns = 0
         self._shown_brokers: set[int] = set()
@@ -83,21 +85,27 @@ class ControllerMetrics:
         self.sessions_timed_out += 1
 
     def committed(self, deltas: Iterable[Delta], image: Image) -> None:
-        """Note the time of a commit, and count its unclean elections; `image` is the image after the commit."""
+        """Note the time of a commit, and count its elections outside the ISR; `image` is the image after the commit."""
         self.last_applied_wall_ms = self._clock.wall_ms()
         for delta in deltas:
             for key, before in delta.previous.items():
                 after = image.partition(key)
                 if after and after.recovery_state == RECOVERING != before.recovery_state:
                     self._unclean_elections.mark()
+                if after and after.leader in before.elr:
+                    self._elections_from_elr.mark()
 
     def appended(self, count: int) -> None:
         """Count records appended to the metadata log."""
         self._appended.record(count)
 
-    def flushed(self, duration_ns: int) -> None:
-        """Record how long it took to make records durable."""
+    def commit_took(self, duration_ns: int) -> None:
+        """Record the time from a group of appends to its commit."""
         self._commit_latency.record(duration_ns / NS_PER_MS)
+
+    def leader_changed(self) -> None:
+        """Count a new active controller."""
+        self.leaders_seen += 1
 
     def snapshot_written(self, size_bytes: int) -> None:
         """Record the size and the time of a new snapshot."""
@@ -122,7 +130,7 @@ class ControllerMetrics:
             return controller.committed_image
 
         gauges: dict[Any, Callable[[], float]] = {
-            rows.ACTIVE_CONTROLLER_COUNT: lambda: 1,
+            rows.ACTIVE_CONTROLLER_COUNT: lambda: int(controller.is_active),
             rows.ACTIVE_BROKER_COUNT: lambda: _count(image(), lambda b: not b.is_fenced),
             rows.FENCED_BROKER_COUNT: lambda: _count(image(), lambda b: b.is_fenced),
             rows.CONTROLLED_SHUTDOWN_BROKER_COUNT: lambda: _count(image(), lambda b: b.in_controlled_shutdown),
@@ -134,29 +142,20 @@ class ControllerMetrics:
             rows.LAST_APPLIED_RECORD_OFFSET: lambda: image().offset,
             rows.LAST_COMMITTED_RECORD_OFFSET: lambda: image().offset,
             rows.LAST_APPLIED_RECORD_TIMESTAMP: lambda: self.last_applied_wall_ms,
-            rows.LAST_APPLIED_RECORD_LAG_MS: lambda: 0,
+            rows.LAST_APPLIED_RECORD_LAG_MS: lambda: self._lag_ms(controller),
             rows.TIMED_OUT_BROKER_HEARTBEAT_COUNT: lambda: self.sessions_timed_out,
             rows.EVENT_QUEUE_OPERATIONS_STARTED_COUNT: lambda: self.events_started,
             rows.EVENT_QUEUE_OPERATIONS_TIMED_OUT_COUNT: lambda: self.events_timed_out,
-            rows.NEW_ACTIVE_CONTROLLERS_COUNT: lambda: 1,
+            rows.NEW_ACTIVE_CONTROLLERS_COUNT: lambda: self.leaders_seen,
+            rows.IGNORED_STATIC_VOTERS: lambda: _ignores_static_voters(controller),
             rows.EVENT_QUEUE_SIZE: controller.loop.queue_size,
             rows.EVENT_QUEUE_AVG_IDLE_RATIO: self.idle_ratio,
-            rows.RAFT_POLL_IDLE_RATIO: self.idle_ratio,
             rows.SNAPSHOT_AGE_MS: lambda: self._clock.wall_ms() - self._snapshot[0],
             rows.SNAPSHOT_BYTES: lambda: self._snapshot[1],
-            # The metadata log is a quorum of one: this node leads it, and an offset is committed after its fsync.
-            rows.RAFT_CURRENT_LEADER: lambda: controller.node_id,
-            rows.RAFT_CURRENT_VOTE: lambda: controller.node_id,
-            rows.RAFT_CURRENT_EPOCH: lambda: controller.epoch,
-            rows.RAFT_LOG_END_EPOCH: lambda: controller.epoch,
-            rows.RAFT_HIGH_WATERMARK: lambda: image().offset + 1,
-            rows.RAFT_LOG_END_OFFSET: lambda: controller.image.offset + 1,
-            rows.RAFT_NUMBER_OF_VOTERS: lambda: 1,
-            rows.RAFT_NUMBER_OF_OBSERVERS: lambda: len(image().brokers),
         }
-        self._registry.text(rows.RAFT_CURRENT_STATE, lambda: ("leader",))
+        show_quorum(self._registry, controller.quorum, lambda: len(image().brokers))
         self._registry.table((rows.FINALIZED_LEVEL,), lambda: levels(image().features))
-        self._registry.gauge(rows.CURRENT_CONTROLLER_ID, lambda: controller.node_id)
+        self._registry.gauge(rows.CURRENT_CONTROLLER_ID, lambda: leader_id(controller))
         for row, read in gauges.items():
             self._registry.gauge(row, read)
         self.show_brokers(controller)
@@ -187,7 +186,7 @@ class ControllerMetrics:
             broker = image.brokers.get(broker_id)
             if broker is None or controller.channels is None:
                 return 0
-            return image.offset - controller.channels.applied_offset(broker)
+            return max(0, controller.pushed_offset - controller.channels.applied_offset(broker))
 
         self._registry.gauge(rows.BROKER_REGISTRATION_STATE, state, broker=broker_id)
         self._registry.gauge(rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, age, broker=broker_id)
@@ -207,9 +206,25 @@ class ControllerMetrics:
             self._counted = (image, (total, offline, imbalanced))
         return self._counted[1]
 
+    def _lag_ms(self, controller: QuorumController) -> int:
+        """Return since when a standby controller lacks what it knows to be committed."""
+        if controller.is_active or controller.committed_image.offset + 1 >= controller.quorum().high_watermark:
+            return 0
+        return self._clock.wall_ms() - self.last_applied_wall_ms
+
     def idle_ratio(self) -> float:
         """Return the idle share of the event thread, over the last 30 to 60 seconds."""
         return max(0.0, 1 - self._busy.rate(self._busy_ns, self._registry.now_s()) / NS_PER_S)
+
+
+def leader_id(controller: QuorumController) -> int:
+    """Return the id of the active controller; -1 if it is not known."""
+    leader = controller.leader.leader_id
+    return -1 if leader is None else leader
+
+
+def _ignores_static_voters(controller: QuorumController) -> int:
+    return int(controller.quorum().kraft_version > 0 and bool(controller.config.controller_quorum_voters))
 
 
 def _count(image: Image, test: Callable[[Broker], bool]) -> int:

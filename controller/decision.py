@@ -8,6 +8,7 @@ as `ApiError`; an error of one item is a code inside the response.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
@@ -21,6 +22,9 @@ R = TypeVar("R")
 
 #: Counts partitions that a request creates or deletes; raises THROTTLING_QUOTA_EXCEEDED if the client may not.
 Charge: TypeAlias = Callable[[int], None]
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 MAX_RECORDS_PER_USER_OP: Final = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP
 
@@ -63,6 +67,13 @@ class View:
         if value is None:
             value = self.image.resource_configs(BROKER_RESOURCE, "").get(key)
         return value
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """Return `min.insync.replicas` of a topic."""
+        value = self.topic_setting(topic, MIN_INSYNC_REPLICAS)
+        if value is not None and _NUMBER.fullmatch(value.strip()):  # Why: a log is input
+            return int(value)
+        return int(self.config.topic_defaults[MIN_INSYNC_REPLICAS])
 
     def unclean_election_enabled(self, topic: str) -> bool:
         """Return whether the topic's partitions may lose data in order to get a leader."""

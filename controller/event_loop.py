@@ -1,11 +1,13 @@
 """The event loop: the single thread that makes all decisions.
 
-    submit -> queue -> take a group of events -> each: decide, prepare, append -> commit once -> publish -> respond
+    submit -> queue -> take a group of events -> each: decide, prepare, append -> flush once
+    commit (of the quorum) -> publish -> respond
 
 Rules
-1. Only the event thread reads and changes the controller's state. Other threads submit events.
-2. One fsync commits a whole group of events (group commit). While it runs, the next events queue up. Within a group,
-   an event sees the effects of earlier events. No response and no push leaves the process before the commit.
+1. Only the event thread reads and changes the controller's state. Other threads submit events and calls.
+2. One flush commits a whole group of events (group commit). An event sees the effects of earlier events, committed or
+   not. So its outcome, a read or an error as well, waits until all that was appended before it is committed. No
+   response and no push leaves the process before that. The thread itself does not wait: it decides the next group.
 3. A timer is an event that the loop submits to itself when it is due.
 4. An `ApiError` becomes the response. Any other exception of a decision is a bug: it is logged and counted, the
    response is UNKNOWN_SERVER_ERROR, and nothing is written. A disk error ends the process, since the state in memory
@@ -13,16 +15,20 @@ Rules
 5. No request ends the thread. `prepare` encodes the records and applies them to a copy of the state, without any
    change to the state itself. Records that cannot be encoded or applied are refused there. A callback that raises is
    logged.
+6. A call brings news of the log (commits, leaders) to the event thread, before the next decision. Calls keep their
+   order. When the lead is lost, `fail_deferred` answers everything that still waits.
 
-Threads: `submit` is for any thread; the event thread runs `run`; tests call `step`, the body of `run`.
+Threads: `submit` and `call` are for any thread; the event thread runs `run`; tests call `step`, the body of `run`.
 
-Source: KafkaEventQueue, QuorumController.ControllerWriteEvent (Kafka 4.3).
+Source: KafkaEventQueue, DeferredEventQueue, QuorumController.ControllerWriteEvent (Kafka 4.3).
 """
 
 from __future__ import annotations
 
 import logging
 import queue
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -71,10 +77,28 @@ class Machine(Protocol):
         """Return the argument of `append`; changes nothing (rule 5)."""
 
     def append(self, prepared: Any) -> None:
-        """Append prepared records and show them to the next decision; they are not durable yet."""
+        """Append prepared records and show them to the next decision; they are not committed yet.
 
-    def commit(self) -> None:
-        """Make everything appended durable and offer it to the senders."""
+        Raises NotControllerError if another controller is active.
+        """
+
+    def flush(self) -> None:
+        """Let everything appended be committed, now or later; called after each group of events."""
+
+    @property
+    def appended_offset(self) -> int:
+        """The offset of the last record that a decision has seen."""
+
+    @property
+    def committed_offset(self) -> int:
+        """The offset of the last committed record."""
+
+
+class NotControllerError(ApiError):
+    """Another controller is active, or none."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.NOT_CONTROLLER, text)
 
 
 class Observer(Protocol):
@@ -96,6 +120,7 @@ class Observer(Protocol):
 @dataclass(slots=True)
 class _Outcome:
     event: Event
+    offset: int  # it may be answered once all up to here is committed (rule 2)
     response: Any = None
     error: ApiError | None = None
 
@@ -103,6 +128,11 @@ class _Outcome:
 @dataclass(slots=True)
 class _Stop:
     """The last item of the queue: the loop ends."""
+
+
+@dataclass(slots=True)
+class _Wake:
+    """There are calls to make (rule 6)."""
 
 
 @dataclass(slots=True)
@@ -114,7 +144,9 @@ class EventLoop:
     machine: Machine
     observer: Observer
     timers: list[Timer] = field(default_factory=list)  # fixed before start
-    _queue: queue.Queue[Event | _Stop] = field(default_factory=queue.Queue)
+    _queue: queue.Queue[Event | _Stop | _Wake] = field(default_factory=queue.Queue)
+    _calls: deque[Callable[[], None]] = field(default_factory=deque)  # any thread appends, the event thread takes
+    _deferred: deque[_Outcome] = field(default_factory=deque)  # owner: event thread; in order of their offsets
     deciding: str | None = None  # owner: event thread; the name of the event in progress
     _is_stopping: bool = False  # set by stop(), read by the loop
     _thread: ServiceThread | None = None  # fixed by start()
@@ -128,6 +160,12 @@ class EventLoop:
             return
         event.enqueued_ns = self.clock.monotonic_ns()
         self._queue.put(event)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the event thread call a function soon (rule 6). An exception of it ends the process."""
+        self._calls.append(function)
+        if self._thread is None or self._thread.ident != threading.get_ident():
+            self._queue.put(_Wake())
 
     def queue_size(self) -> int:
         """Return the number of waiting events."""
@@ -164,9 +202,26 @@ class EventLoop:
         The wait for the first event takes at most `wait_ms`.
         """
         events, is_stopped = self._take(wait_ms)
+        self.run_calls()
         self._handle(events)
         self.run_due_timers()
         return not is_stopped
+
+    def run_calls(self) -> None:
+        """Make the calls, then respond to what they have committed."""
+        if not self._calls:
+            return
+        while self._calls:
+            self._calls.popleft()()
+        self._complete()
+
+    def fail_deferred(self, error: ApiError) -> None:
+        """Respond with an error to everything that is not committed."""
+        self._complete()
+        deferred, self._deferred = self._deferred, deque()
+        for outcome in deferred:
+            outcome.error = error  # Why also instead of another error: it may be due to what is taken back
+            self._respond(outcome)
 
     def run_due_timers(self) -> None:
         """Handle the timers that are due."""
@@ -179,9 +234,10 @@ class EventLoop:
         try:
             item = self._queue.get(timeout=wait_ms / 1000) if wait_ms > 0 else self._queue.get_nowait()
             while not isinstance(item, _Stop):
-                events.append(item)
-                if len(events) >= GROUP_SIZE_MAX:
-                    return events, False
+                if isinstance(item, Event):
+                    events.append(item)
+                    if len(events) >= GROUP_SIZE_MAX:
+                        return events, False
                 item = self._queue.get_nowait()
         except queue.Empty:
             return events, False
@@ -190,11 +246,17 @@ class EventLoop:
     def _handle(self, events: Sequence[Event]) -> None:
         if not events:
             return
-        outcomes = [self._decide(event) for event in events]
-        self.machine.commit()
+        self._deferred += [self._decide(event) for event in events]
+        self.machine.flush()
         self.deciding = None
-        for outcome in outcomes:
-            self._respond(outcome)
+        self.run_calls()
+        self._complete()
+
+    def _complete(self) -> None:
+        """Respond to everything that is committed."""
+        deferred, committed = self._deferred, self.machine.committed_offset
+        while deferred and deferred[0].offset <= committed:
+            self._respond(deferred.popleft())
 
     def _respond(self, outcome: _Outcome) -> None:
         """Call one of the event's callbacks; an exception is logged (rule 5)."""
@@ -213,22 +275,28 @@ class EventLoop:
         self.observer.event_started(start_ns - event.enqueued_ns if event.enqueued_ns else 0)
         if event.deadline_ms is not None and start_ns // 1_000_000 > event.deadline_ms:
             self.observer.event_timed_out()
-            return _Outcome(event, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))
+            return self._outcome(event, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))
         try:
             decision = event.decide()
             prepared = self.machine.prepare(decision.records) if decision.records else None
         except ApiError as error:
-            return _Outcome(event, error=error)
+            return self._outcome(event, error=error)
         except OSError:
             raise  # the disk has failed (rule 4)
         except Exception:
             log.exception("Event %s failed", event.name)
             self.observer.event_failed()
-            return _Outcome(event, error=ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return self._outcome(event, error=ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
         if prepared is not None:
-            self.machine.append(prepared)
+            try:
+                self.machine.append(prepared)
+            except NotControllerError as refusal:
+                return self._outcome(event, error=refusal)
         self.observer.event_processed(self.clock.monotonic_ns() - start_ns)
-        return _Outcome(event, response=decision.response)
+        return self._outcome(event, response=decision.response)
+
+    def _outcome(self, event: Event, response: Any = None, error: ApiError | None = None) -> _Outcome:
+        return _Outcome(event, self.machine.appended_offset, response, error)
 
     def _wait_ms(self) -> int:
         due = [when for t in self.timers if (when := t.next_due_ms()) is not None]
@@ -237,6 +305,7 @@ class EventLoop:
         return max(0, min(IDLE_WAIT_MS_MAX, min(due) - self.clock.monotonic_ms()))
 
     def _fail_rest(self) -> None:
+        self.fail_deferred(ApiError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down."))
         while True:
             try:
                 item = self._queue.get_nowait()

@@ -8,7 +8,8 @@ Rules
 
 Invariants (`Image.invariants` and `Delta.invariants` check them; the controller runs both in Python's development mode)
 1. `topic_ids[topics[id].name] == id` for each topic, and `topic_ids` has no other entries.
-2. A partition's ISR is a non-empty subset of its replicas. Its leader is -1 or in the ISR.
+2. A partition's ISR and its ELR are subsets of its replicas and have no member in common. Its leader is -1 or in the
+   ISR. The ISR is empty only if the partition has no leader and eligible leader replicas are or were enabled.
 3. `partition_epoch` grows with each change of a partition, `leader_epoch` with each change that names a leader.
 4. A config entry names a topic only while that topic exists.
 
@@ -23,7 +24,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from barnabas.protocol.metadata_records import PartitionChangeRecord, PartitionRecord
+from barnabas.protocol.metadata_records import (
+    ControllerEndpoint,
+    ControllerFeature,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterControllerRecord,
+)
 from barnabas.security.image import SecurityImage
 
 T = TypeVar("T")
@@ -48,6 +55,8 @@ LOST_DIRECTORY: Final = bytes(15) + b"\x02"
 RESERVED_DIRECTORIES: Final = frozenset(bytes(15) + bytes([i]) for i in range(100))
 
 METADATA_VERSION: Final = "metadata.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+VERSION_3_7_IV0: Final = 15  # the first version in which controllers register (KIP-919)
 VERSION_4_3_IV0: Final = 30  # the first version with cordoned log directories (KIP-1066)
 
 
@@ -91,8 +100,36 @@ class Broker(NamedTuple):
         return directory != LOST_DIRECTORY and not self.log_dirs
 
 
+class Controller(NamedTuple):
+    """A registered controller: a process that may become active."""
+
+    id: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[tuple[str, int, int], ...]  # (name, least level, greatest level)
+
+    def to_record(self) -> RegisterControllerRecord:
+        """Return the record that registers it."""
+        return RegisterControllerRecord(
+            controller_id=self.id,
+            incarnation_id=self.incarnation_id,
+            end_points=[
+                ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in self.endpoints
+            ],
+            features=[
+                ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, low, high in self.features
+            ],
+        )
+
+
 class Partition(NamedTuple):
-    """The state of a partition. `replicas` are in order of preference; `directories` correspond to them."""
+    """The state of a partition. `replicas` are in order of preference; `directories` correspond to them.
+
+    `elr`: eligible leader replicas, which have every acknowledged record though they are not in the ISR (KIP-966).
+    `last_known_elr`: the last leader, while there is none.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -103,6 +140,8 @@ class Partition(NamedTuple):
     adding: tuple[int, ...] = ()
     recovery_state: int = RECOVERED
     directories: tuple[bytes, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
     @property
     def preferred_leader(self) -> int:
@@ -135,6 +174,8 @@ class Partition(NamedTuple):
             adding=_changed(change.adding_replicas, self.adding),
             recovery_state=change.leader_recovery_state if changes_recovery else self.recovery_state,
             directories=_changed(change.directories, self.directories),
+            elr=_changed(change.eligible_leader_replicas, self.elr),
+            last_known_elr=_changed(change.last_known_elr, self.last_known_elr),
         )
 
     def to_record(self, topic_id: bytes, index: int) -> PartitionRecord:
@@ -151,6 +192,8 @@ class Partition(NamedTuple):
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
             directories=list(self.directories or (UNASSIGNED_DIRECTORY,) * len(self.replicas)),
+            eligible_leader_replicas=list(self.elr) or None,
+            last_known_elr=list(self.last_known_elr) or None,
         )
 
 
@@ -185,6 +228,7 @@ class Image:
     """The cluster after the record at `offset`, inclusive (-1: an empty log)."""
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
+    controllers: Mapping[int, Controller] = field(default_factory=dict)
     topics: Mapping[bytes, Topic] = field(default_factory=dict)
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
     configs: Mapping[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
@@ -204,9 +248,19 @@ class Image:
         return None if topic is None else topic.partitions.get(key.partition)
 
     @property
+    def can_register_controllers(self) -> bool:
+        """Whether the log may hold registrations of controllers."""
+        return self.features.get(METADATA_VERSION, 0) >= VERSION_3_7_IV0
+
+    @property
     def can_cordon(self) -> bool:
         """Whether the log may hold cordoned log directories."""
         return self.features.get(METADATA_VERSION, 0) >= VERSION_4_3_IV0
+
+    @property
+    def has_elr(self) -> bool:
+        """Whether the controller keeps eligible leader replicas."""
+        return self.features.get(ELR_VERSION, 0) > 0
 
     def is_active(self, broker_id: int) -> bool:
         """Return whether the broker is registered, unfenced and not shutting down."""
@@ -238,8 +292,9 @@ class Image:
         assert len(self.topics) == len(self.topic_ids), "inv. 1"
         for topic, index, p in self.each_partition():
             where = f"inv. 2: {topic.name}-{index} {p}"
-            assert p.isr, where
-            assert set(p.isr) <= set(p.replicas), where
+            assert p.isr or p.leader == NO_LEADER, where
+            assert len({*p.isr, *p.elr}) == len(p.isr) + len(p.elr), where
+            assert {*p.isr, *p.elr} <= set(p.replicas), where
             assert p.leader == NO_LEADER or p.leader in p.isr, where
         for key in self.configs:
             assert key.type != TOPIC_RESOURCE or key.name in self.topic_ids, "inv. 4"

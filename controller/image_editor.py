@@ -18,6 +18,7 @@ from barnabas.controller.image import (
     TOPIC_RESOURCE,
     Broker,
     ConfigKey,
+    Controller,
     Endpoint,
     Image,
     Partition,
@@ -26,6 +27,7 @@ from barnabas.controller.image import (
 )
 from barnabas.protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -34,6 +36,7 @@ from barnabas.protocol.metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
@@ -52,6 +55,7 @@ class Delta:
     previous: dict[PartitionKey, Partition] = field(default_factory=dict)  # the old state of those that existed before
     deleted_topics: dict[bytes, Topic] = field(default_factory=dict)  # by topic id
     brokers: set[int] = field(default_factory=set)
+    has_controllers: bool = False
     configs: set[tuple[int, str, str]] = field(default_factory=set)  # (resource type, name, key)
     has_features: bool = False
     security: set[Change] = field(default_factory=set)
@@ -59,7 +63,13 @@ class Delta:
     def __bool__(self) -> bool:
         """Return whether the change has to be pushed to brokers."""
         return bool(
-            self.partitions or self.deleted_topics or self.brokers or self.configs or self.has_features or self.security
+            self.partitions
+            or self.deleted_topics
+            or self.brokers
+            or self.has_controllers
+            or self.configs
+            or self.has_features
+            or self.security
         )
 
     def invariants(self, image: Image) -> None:
@@ -82,6 +92,7 @@ class ImageEditor:
         self._offset = image.offset
         self._next_producer_id = image.next_producer_id
         self._brokers = dict(image.brokers)
+        self._controllers = image.controllers
         self._topics = image.topics
         self._topic_ids = image.topic_ids
         self._configs = image.configs
@@ -98,6 +109,7 @@ class ImageEditor:
         """
         return Image(
             brokers=self._brokers,
+            controllers=self._controllers,
             topics=self._topics,
             topic_ids=self._topic_ids,
             configs=self._configs,
@@ -137,6 +149,16 @@ class ImageEditor:
             in_controlled_shutdown=record.in_controlled_shutdown,
             cordoned_log_dirs=tuple(record.cordoned_log_dirs or ()),
         )
+
+    def _register_controller(self, record: RegisterControllerRecord) -> None:
+        self.delta.has_controllers = True
+        controller = Controller(
+            id=record.controller_id,
+            incarnation_id=record.incarnation_id,
+            endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
+            features=tuple((f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
+        )
+        self._controllers = {**self._controllers, controller.id: controller}
 
     def _unregister(self, record: UnregisterBrokerRecord) -> None:
         self.delta.brokers.add(record.broker_id)
@@ -195,12 +217,25 @@ class ImageEditor:
                 adding=tuple(record.adding_replicas),
                 recovery_state=record.leader_recovery_state,
                 directories=tuple(record.directories),
+                elr=tuple(record.eligible_leader_replicas or ()),
+                last_known_elr=tuple(record.last_known_elr or ()),
             ),
         )
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
         current = self._topics[record.topic_id].partitions[record.partition_id]
         self._set_partition(PartitionKey(record.topic_id, record.partition_id), current.merge(record))
+
+    def _clear_elr(self, record: ClearElrRecord) -> None:
+        if record.topic_name:
+            topics = [self._topics[self._topic_ids[record.topic_name]]]
+        else:
+            topics = list(self._topics.values())
+        for topic in topics:
+            for index, partition in list(topic.partitions.items()):
+                if partition.elr or partition.last_known_elr:
+                    change = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                    self._set_partition(PartitionKey(topic.id, index), partition.merge(change))
 
     def _set_partition(self, key: PartitionKey, partition: Partition) -> None:
         topic = self._topics[key.topic_id]
@@ -276,6 +311,7 @@ class ImageEditor:
 _HANDLERS: Final[dict[type, Callable[[ImageEditor, Any], None]]] = {
     RegisterBrokerRecord: ImageEditor._register,
     UnregisterBrokerRecord: ImageEditor._unregister,
+    RegisterControllerRecord: ImageEditor._register_controller,
     BrokerRegistrationChangeRecord: ImageEditor._change_broker,
     FenceBrokerRecord: ImageEditor._fence,
     UnfenceBrokerRecord: ImageEditor._unfence,
@@ -283,6 +319,7 @@ _HANDLERS: Final[dict[type, Callable[[ImageEditor, Any], None]]] = {
     RemoveTopicRecord: ImageEditor._remove_topic,
     PartitionRecord: ImageEditor._add_partition,
     PartitionChangeRecord: ImageEditor._change_partition,
+    ClearElrRecord: ImageEditor._clear_elr,
     ConfigRecord: ImageEditor._set_config,
     FeatureLevelRecord: ImageEditor._set_feature,
     ProducerIdsRecord: ImageEditor._set_producer_ids,

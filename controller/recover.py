@@ -8,6 +8,8 @@ Rules
 1. A directory whose log holds topics or brokers is not touched. An empty log, left by an empty start, is moved aside.
 2. The identity of the directory is written before the log. After a crash in between, the controller would start empty
    and end when the first broker registers. The command can be repeated.
+3. If the voters were in the lost log (the configuration names several controllers, but no static voters), this
+   controller is the only voter of the new one; the others are added while it runs.
 
 An error of the operator is one line on stderr and exit code 1.
 """
@@ -37,10 +39,16 @@ from barnabas.config.listeners import parse_addresses
 from barnabas.controller.metadata.durable_end import TOPIC_PARTITION
 from barnabas.controller.metadata.metadata_directory import LOCK_FILE, META_PROPERTIES_FILE, DirectoryError
 from barnabas.controller.metadata.metadata_log import MetadataLog
+from barnabas.controller.metadata.opened_log import names_several, own_listeners
 from barnabas.controller.metadata.recovery import Rebuilt, RecoveryError, rebuild
-from barnabas.controller.metadata.snapshot import write_snapshot
+from barnabas.controller.metadata.snapshot import SnapshotId, image_records, write_snapshot
+from barnabas.controller.raft.batches import control_record
+from barnabas.controller.raft.raft_config import KRAFT_VERSIONS
+from barnabas.controller.raft.voter_set import ReplicaKey, VoterNode, VoterSet
+from barnabas.protocol.data.control_records import KRaftVersionRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k59_fetch_snapshot as wire
+from barnabas.protocol.records.batch import SimpleRecord
 from barnabas.security.tls.endpoints import TlsEndpoints
 
 TIMEOUT_MS: Final = 30_000
@@ -59,6 +67,11 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         logs.configure()
         overrides = dict(map(key_value, arguments.override))
         config = Config.load(arguments.file, role=CONTROLLER, overrides=overrides, environment=environment)
+        if config.is_combined:
+            raise ConfigError(
+                f"{arguments.file} has both roles, so its broker cannot be asked without its controller: see "
+                "docs/operations.md, A controller that lost its disk"
+            )
         addresses = parse_addresses("--from-brokers", [a for a in arguments.from_brokers.split(",") if a])
         clock = SystemClock()
         tls = TlsEndpoints(config.originals, clock.wall_ms)
@@ -78,6 +91,11 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         f"rebuilt {config.metadata_log_dir} for cluster {rebuilt.cluster_id} from {len(reports)} brokers: "
         f"{len(rebuilt.image.topics)} topics, {partitions} partitions. Start the controller now"
     )
+    if has_voters_in_log(config):
+        print(
+            "note: it is the only voter. Format the directories of the other controllers with --no-initial-controllers "
+            f"and --cluster-id {rebuilt.cluster_id}, start them, and add them with: barnabas quorum add FILE"
+        )
     return 0
 
 
@@ -122,21 +140,32 @@ def write(config: Config, rebuilt: Rebuilt, clock: Clock, fs: FileSystem) -> Non
     except BlockingIOError:
         raise DirectoryError(f"{directory} is in use: stop the controller first") from None
     try:
-        path = f"{directory}/{TOPIC_PARTITION}"
+        path, key = f"{directory}/{TOPIC_PARTITION}", ReplicaKey(int(config.node_id), random_uuid())
         if fs.exists(path):
             _move_aside(config, path, clock, fs)
         write_meta_properties(
             fs,
             f"{directory}/{META_PROPERTIES_FILE}",
             cluster_id=rebuilt.cluster_id,
-            node_id=int(config.node_id),
-            directory_id=uuid_to_string(random_uuid()),
+            node_id=key.id,
+            directory_id=uuid_to_string(key.directory_id),
         )
         fs.mkdir(path)
         fs.fsync_dir(directory)
-        write_snapshot(fs, path, rebuilt.image, rebuilt.epoch, clock.wall_ms())
+        snapshot, now_ms = SnapshotId(rebuilt.image.offset + 1, rebuilt.epoch), clock.wall_ms()
+        control: list[SimpleRecord] = []
+        if has_voters_in_log(config):
+            voters = VoterSet([VoterNode(key, own_listeners(config), KRAFT_VERSIONS)])
+            version = KRaftVersionRecord(version=0, kraft_version=KRAFT_VERSIONS[1])
+            control = [control_record(record, now_ms) for record in (version, voters.to_record())]
+        write_snapshot(fs, path, snapshot, image_records(rebuilt.image), now_ms, control)
     finally:
         lock.release()
+
+
+def has_voters_in_log(config: Config) -> bool:
+    """Return whether the voters were in the lost log, and not in the configuration (rule 3)."""
+    return names_several(config) and not config.controller_voters()
 
 
 def _move_aside(config: Config, path: str, clock: Clock, fs: FileSystem) -> None:

@@ -81,6 +81,10 @@ class Sessions:
         """Open a session for each broker of an image; fenced ones must apply everything pushed before."""
         self._by_id = {broker_id: Session(now_ms, required_offset=self.pushed_offset) for broker_id in image.brokers}
 
+    def clear(self) -> None:
+        """Forget all sessions: another controller is active."""
+        self._by_id = {}
+
     def get(self, broker_id: int) -> Session:
         """Return the session of a registered broker."""
         return self._by_id[broker_id]

@@ -7,6 +7,7 @@ from typing import Final
 from dashboards.panels import BROKER, CONTROLLER, PROCESS, RATE, Board, Panel, Row, by_broker, number
 
 _CONTROLLER = "kafka_controller_kafkacontroller"
+_RAFT = "kafka_server_raftmetrics"
 _EVENTS = "kafka_controller_controllereventmanager"
 
 ROWS: Final = (
@@ -166,6 +167,68 @@ ROWS: Final = (
                 "Appended per second.",
                 ((f"rate(kafka_server_raftmetrics_append_records_total{{{CONTROLLER}}}{RATE})", "appended"),),
                 "cps",
+            ),
+        ),
+    ),
+    Row(
+        "Quorum",
+        (
+            number(
+                "Leader", "Id of the active controller; -1 without one.", f"max({_RAFT}_current_leader{{{CONTROLLER}}})"
+            ),
+            number("Voters", "Controllers that elect.", f"max({_RAFT}_number_of_voters{{{CONTROLLER}}})"),
+            number("Epoch", "Each election raises it.", f"max({_RAFT}_current_epoch{{{CONTROLLER}}})"),
+            Panel(
+                "Roles",
+                "The role of each controller: leader, follower, candidate and so on.",
+                ((f"{_RAFT}_current_state{{{CONTROLLER}}}", "{{instance}} {{current_state}}"),),
+                stacked=True,
+            ),
+            Panel(
+                "Epoch",
+                "It grows with each election. A steep line means that leaders do not last.",
+                ((f"{_RAFT}_current_epoch{{{CONTROLLER}}}", "{{instance}}"),),
+            ),
+            Panel(
+                "Behind the leader",
+                "Metadata records that are committed and that this controller does not have.",
+                (
+                    (
+                        f"clamp_min(scalar(max({_RAFT}_high_watermark{{{CONTROLLER}}}))"
+                        f" - {_RAFT}_log_end_offset{{{CONTROLLER}}}, 0)",
+                        "{{instance}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Time to commit",
+                "From a group of appends to its commit by a majority: the longest of the last minute.",
+                (
+                    (
+                        f"{_RAFT}_commit_latency_max{{{CONTROLLER}}} >= 0 or 0 * {_RAFT}_current_epoch{{{CONTROLLER}}}",
+                        "{{instance}}",
+                    ),
+                ),
+                "ms",
+            ),
+            Panel(
+                "Time of elections",
+                "From a candidacy until a leader is known: the longest of the last minute.",
+                (
+                    (
+                        f"{_RAFT}_election_latency_max{{{CONTROLLER}}} >= 0"
+                        f" or 0 * {_RAFT}_current_epoch{{{CONTROLLER}}}",
+                        "{{instance}}",
+                    ),
+                ),
+                "ms",
+            ),
+            Panel(
+                "Idle share of the raft thread",
+                "Of a single controller: of its event thread.",
+                ((f"{_RAFT}_poll_idle_ratio_avg{{{CONTROLLER}}}", "{{instance}}"),),
+                "percentunit",
+                is_share=True,
             ),
         ),
     ),

@@ -3,11 +3,12 @@
 A component takes its instruments once, when it is built, and keeps them; recording does not use the registry. A process
 has one registry and one /metrics page.
 
-There are three ways onto the page:
+There are four ways onto the page:
 
 - an instrument that a component records into (`meter`, `histogram`, ...);
 - a number that a component counts already (`gauge`, and the `..._of` methods);
-- a table, where there are many series: one call returns the numbers of all partitions.
+- a table, where there are many series: one call returns the numbers of all partitions;
+- `foreign`: families that are no rows of the catalogue, since clients name them.
 
 Threads: any. `_lock` guards the tables. The scraper holds `scraping` while it reads instruments that change as they are
 read. No recording waits for either lock.
@@ -36,6 +37,18 @@ class Table(NamedTuple):
     read: Callable[[], Iterable[tuple[Labels, Sequence[float]]]]
 
 
+class ForeignFamily(NamedTuple):
+    """A family that clients named: its Prometheus name and type, and its series.
+
+    The component that makes it ensures that the name is valid, and that it is not one of the catalogue's.
+    """
+
+    name: str
+    type: str
+    doc: str
+    series: list[tuple[dict[str, str], float]]
+
+
 #: Returns instruments that another component creates and removes.
 Source = Callable[[], Iterable[tuple[Metric, Labels, Instrument]]]
 
@@ -50,6 +63,7 @@ class Registry:
         self._instruments: dict[Metric, dict[Labels, Instrument]] = {}  # guarded by: _lock
         self._tables: list[Table] = []  # guarded by: _lock
         self._sources: list[Source] = []  # guarded by: _lock
+        self._foreign: list[Callable[[], Iterable[ForeignFamily]]] = []  # guarded by: _lock
         self.last_count = 0  # owner: the scraper; instruments at the last scrape, tables aside
         self._hooks: list[Callable[[], None]] = []  # guarded by: _lock
 
@@ -118,6 +132,11 @@ class Registry:
         with self._lock:
             self._sources.append(read)
 
+    def foreign(self, read: Callable[[], Iterable[ForeignFamily]]) -> None:
+        """Show the families that `read` returns at each scrape."""
+        with self._lock:
+            self._foreign.append(read)
+
     def before_scrape(self, hook: Callable[[], None]) -> None:
         """Call `hook` at the start of each scrape, on the scraper's thread."""
         with self._lock:
@@ -153,6 +172,12 @@ class Registry:
         """Return a copy of the list of tables."""
         with self._lock:
             return self._tables[:]
+
+    def foreign_families(self) -> list[ForeignFamily]:
+        """Return the families that clients named."""
+        with self._lock:
+            every = self._foreign[:]
+        return [family for read in every for family in read()]
 
     def _add_table(self, table: Table) -> None:
         with self._lock:

@@ -213,7 +213,8 @@ def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str,
         fields = dict(word.split("=", 1) for word in words[1:])
         if "security" in fields:  # the commands and the jobs connect as admin
             os.environ[COMMAND_CONFIG] = f"{unquote(fields['security'])}/users/admin/client.properties"
-        yield {**fields, "pid": str(process.pid)}
+        scheme = "https" if arguments.security.lower() in ("ssl", "sasl_ssl") else "http"
+        yield {**fields, "pid": str(process.pid), "scheme": scheme}
     except BaseException:
         arguments.keep = False
         raise
@@ -264,8 +265,10 @@ def show_places(fields: dict[str, str], work_dir: Path, kept: bool) -> None:
     table.add_row("topics", f"{', '.join(TOPICS)} in {work_dir / 'cluster'}")
     state = "" if kept else " (stopped now; make run KEEP=1 leaves it up)"
     table.add_row("brokers", fields["bootstrap"] + state)
-    pages = [f"http://{address}/metrics" for address in fields["metrics"].split(",") if address]
+    pages = [f"{fields['scheme']}://{address}/metrics" for address in fields["metrics"].split(",") if address]
     table.add_row("metrics", " ".join(pages))
+    if "security" in fields:
+        table.add_row("", f"user token, password in {unquote(fields['security'])}/pages_token")
     if kept:
         table.add_row("stop it", f"kill {fields['pid']}")
     console.print(table)

@@ -1,11 +1,13 @@
-"""Fixtures that several packages of tests share, and the logs of the processes beside a failed test."""
+"""Fixtures that several packages of tests share, the logs of the processes beside a failed test, and what is rerun."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.support import reruns
 from tests.support.kafka.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
 from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.programs import needed_by, require
@@ -30,8 +32,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register this project's own marker."""
+    """Register this project's own marker, and bound the reruns."""
     config.addinivalue_line("markers", "needs(program, ...): programs beside Python, from tests/support/programs.py")
+    reruns.configure(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that run once more if a wait ran out."""
+    reruns.mark(config, items)
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
+    """Do not run a test again that ended its process."""
+    reruns.end_of_worker(sched.config, crashitem)
 
 
 @pytest.hookimpl(tryfirst=True)

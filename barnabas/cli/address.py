@@ -10,7 +10,7 @@ import click
 
 from barnabas.cli.errors import UserError
 from barnabas.cli.local.running import running_directories
-from barnabas.cli.security.command_config import chosen, command_config_option
+from barnabas.cli.security.command_config import chosen, command_config_option, is_by_option
 from barnabas.common.processes.cluster_file import read_cluster_file
 
 T = TypeVar("T")
@@ -32,10 +32,15 @@ def default_bootstrap() -> str:
 
 
 def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
-    """The addresses of --bootstrap, checked, or the default. Raises UserError."""
+    """The addresses of --bootstrap, checked, or the default. Raises UserError.
+
+    The bootstrap.servers of --command-config count before $BARNABAS_BOOTSTRAP, those of $BARNABAS_COMMAND_CONFIG after
+    it: a container sets both, since its network has other addresses than the file.
+    """
     if value is None:
         given = chosen()
-        return given.bootstrap if given is not None and given.bootstrap else default_bootstrap()
+        is_first = is_by_option() or not os.environ.get(VARIABLE)
+        return given.bootstrap if given is not None and given.bootstrap and is_first else default_bootstrap()
     for text in value.split(","):
         host_port(text)
     return value

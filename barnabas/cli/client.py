@@ -26,6 +26,8 @@ K = TypeVar("K")
 TIMEOUT_S = 15
 PROGRESS_MINIMUM = 10
 UNKNOWN_NAME = frozenset({"UNKNOWN_TOPIC_OR_PART", "GROUP_ID_NOT_FOUND"})
+#: A part of what librdkafka says when it was built without libsasl2.
+NO_GSSAPI = "No provider for SASL mechanism GSSAPI"
 UNREACHABLE = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
 
 _silent = logging.getLogger("barnabas.cli.librdkafka")
@@ -134,6 +136,11 @@ def reason(cause: KafkaError) -> str:
 
 
 def _one_line(cause: KafkaError, bootstrap: str) -> str:
+    if NO_GSSAPI in cause.str():
+        return (
+            "this confluent-kafka has no GSSAPI, as its wheels have none: build it with libsasl2 for commands about "
+            "topics, groups and records; barnabas acl, user, quota and doctor work"
+        )
     if cause.name() in UNREACHABLE:
         return f"no cluster answers at {bootstrap} ({cause.str()})"
     return reason(cause)

@@ -30,10 +30,11 @@ from barnabas.config.listeners import PLAINTEXT, PROTOCOLS, SSL_STORE_KEYS
 from barnabas.config.properties import parse_properties
 from barnabas.config.secrets import exposed
 from barnabas.config.secrets.variables import resolve
-from barnabas.security.sasl.mechanism import OAUTHBEARER, ClientLogin
+from barnabas.security.sasl.mechanism import GSSAPI, OAUTHBEARER, ClientLogin
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
+    from barnabas.security.sasl.scopes import Scope
     from barnabas.security.tls.loaded import Loaded
 
 NAME: Final = "CLIENT"
@@ -43,8 +44,29 @@ _SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.")
 _TLS_KEYS: Final = frozenset(
     {*SSL_STORE_KEYS, "ssl.cipher.suites", "ssl.endpoint.identification.algorithm", "ssl.protocol"}
 )
-_SASL_KEYS: Final = frozenset({MECHANISM_KEY, "sasl.jaas.config", "sasl.login.callback.handler.class"})
-_TOKEN_PREFIX: Final = "sasl.oauthbearer."
+_SASL_KEYS: Final = frozenset(
+    {
+        MECHANISM_KEY,
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        *(
+            f"sasl.kerberos.{name}"
+            for name in (
+                "service.name",
+                "min.time.before.relogin",
+                "ticket.renew.jitter",
+                "ticket.renew.window.factor",
+            )
+        ),
+    }
+)
+_TOKEN_PREFIXES: Final = (
+    "sasl.oauthbearer.",
+    "sasl.login.connect.",
+    "sasl.login.read.",
+    "sasl.login.refresh.",
+    "sasl.login.retry.",
+)
 #: How long librdkafka keeps a token whose end is unknown.
 _TOKEN_LIFETIME_MS: Final = 300_000
 
@@ -91,7 +113,7 @@ class ClientProperties:
         return sorted(
             key
             for key in self._properties
-            if key.startswith(_SECURITY_PREFIXES) and key not in known and not key.startswith(_TOKEN_PREFIX)
+            if key.startswith(_SECURITY_PREFIXES) and key not in known and not key.startswith(_TOKEN_PREFIXES)
         )
 
     def security(self) -> ClientSecurity | None:
@@ -161,12 +183,29 @@ class ClientProperties:
             return
         from barnabas.security.sasl.scopes import Scope
 
+        if login.mechanism == GSSAPI:
+            yield from self._librdkafka_kerberos(Scope(self._config(), NAME, self.mechanism))
+            return
         with self._as_written():
             module = Scope(self._config(), NAME, self.mechanism).required_login_module()
         if module.options.get("tokenauth", "").lower() == "true":
             raise ConfigError("sasl.jaas.config: librdkafka cannot log in with a delegation token (tokenauth)")
         yield "sasl.username", module.options.get("username", "")
         yield "sasl.password", module.options.get("password", "")
+
+    def _librdkafka_kerberos(self, scope: Scope) -> Iterator[tuple[str, str]]:
+        """Yield settings for a librdkafka with GSSAPI. Without a keytab, nothing renews tickets."""
+        from barnabas.security.sasl.gssapi.krb5_login import krb5_login
+
+        with self._as_written():
+            login = krb5_login(scope)
+        yield "sasl.kerberos.service.name", login.service
+        if login.principal is not None:
+            yield "sasl.kerberos.principal", login.principal
+        if login.uses_keytab and login.keytab is not None:
+            yield "sasl.kerberos.keytab", login.keytab
+        else:
+            yield "sasl.kerberos.kinit.cmd", ""
 
     def _librdkafka_tls(self) -> Iterator[tuple[str, str]]:
         loaded = self.tls
@@ -191,7 +230,7 @@ class ClientProperties:
 
 def token_for_librdkafka(login: ClientLogin, clock: Clock) -> tuple[str, float]:
     """Return a new token and when it ends, in seconds since 1970: what librdkafka's oauth_cb returns."""
-    found = re.search(rb"auth=Bearer ([^\x01]+)", login.begin().first())
+    found = re.search(rb"auth=Bearer ([^\x01]+)", login.begin("").first())
     token = found[1].decode() if found else ""
     ends_s = (clock.wall_ms() + _TOKEN_LIFETIME_MS) / 1000
     with contextlib.suppress(ValueError, IndexError, TypeError):

@@ -14,6 +14,8 @@ Rules
 5. With TLS, encrypted bytes are read from the socket in large pieces and decrypted from memory into the response's own
    buffer, so that rule 4 still holds.
 6. With SASL, a connection logs in before its first request, and again before its session ends (KIP-368).
+7. Before its first response, a connection does not trust what it has connected to: the response's buffer grows with the
+   bytes that come. A listener with TLS that is met without it answers with an alert, which is named in the error.
 """
 
 from __future__ import annotations
@@ -21,10 +23,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import ssl
 import struct
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.client.errors import NodeConnectionError as NodeConnectionError
 from barnabas.client.errors import NodeLoginError
@@ -38,12 +39,15 @@ from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.schema import Message
 from barnabas.security.sasl.mechanism import ClientLogin, SaslError
-from barnabas.security.tls.session import TlsSession, failure_text
+
+if TYPE_CHECKING:
+    from barnabas.security.tls.session import TlsSession
 
 log = logging.getLogger("barnabas.client")
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 MAX_RESPONSE_BYTES: Final = 1 << 30
+TRUSTED_BYTES: Final = 1 << 20
 SCRATCH_BYTES_MIN: Final = 1024
 SCRATCH_BYTES_MAX: Final = 64 * 1024
 ENCRYPTED_BYTES: Final = 128 * 1024
@@ -53,6 +57,8 @@ AUTHENTICATE_VERSION: Final = 2
 #: The share of a session's life after which a connection logs in again. Kafka's clients take 0.85 to 0.95.
 LOGIN_AGAIN_SHARE: Final = 0.85
 _SIZE: Final = struct.Struct(">i")
+_ALERT_HEAD: Final = b"\x15\x03"  # a record of TLS that holds an alert, of any version
+_ALERT_SIZE: Final = b"\x00\x02"
 _TIMEVAL: Final = struct.Struct("@ll")
 
 
@@ -102,6 +108,7 @@ class NodeConnection:
         self._encrypted: memoryview | None = None  # owner: the using thread; for bytes of the TLS session
         self._socket: socket.socket | None = None  # owner: the using thread; abort() only shuts it down
         self._limit_ns = 0  # owner: the using thread; the socket's current timeouts
+        self._has_answered = False  # owner: the using thread; a response came on the present socket
         self._scratch = memoryview(bytearray(SCRATCH_BYTES_MIN))  # owner: the using thread; grows with the responses
         self._correlation_id = 0  # owner: the using thread
         self._is_aborted = False  # set once, by any thread
@@ -123,6 +130,7 @@ class NodeConnection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
         self._limit_ns = 0
+        self._has_answered = False
         self._socket = sock
         if self._traffic is not None:
             self._traffic.connected()
@@ -208,7 +216,7 @@ class NodeConnection:
         if handshake.error_code:
             offered = ", ".join(handshake.mechanisms)
             raise NodeLoginError(f"the other node does not offer {login.mechanism}, but {offered or 'none'}")
-        mechanism = login.begin()
+        mechanism = login.begin(self.host)
         token: bytes | None = mechanism.first()
         lifetime_ms = 0
         while token is not None:
@@ -286,18 +294,37 @@ class NodeConnection:
         while received < _SIZE.size:
             received += self._receive_into(scratch[received:], deadline_ns)
         (size,) = _SIZE.unpack_from(scratch)
+        if not self._has_answered and self._tls is None and _is_alert(scratch[:received]):
+            raise MalformedMessageError("the other node speaks TLS on this port, and this connection does not")
         if not 0 <= size <= MAX_RESPONSE_BYTES:
             raise MalformedMessageError(f"the response claims a size of {size} bytes")
         received -= _SIZE.size
         if received > size:
             raise MalformedMessageError("unexpected bytes follow the response")
-        frame = memoryview(bytearray(size))
-        frame[:received] = scratch[_SIZE.size : _SIZE.size + received]
+        if size > TRUSTED_BYTES and not self._has_answered:
+            frame = self._receive_untrusted(scratch[_SIZE.size : _SIZE.size + received], size, deadline_ns)
+            received = size
+        else:
+            frame = memoryview(bytearray(size))
+            frame[:received] = scratch[_SIZE.size : _SIZE.size + received]
         while received < size:
             received += self._receive_into(frame[received:], deadline_ns, socket.MSG_WAITALL)
+        self._has_answered = True
         if size >= len(scratch) < SCRATCH_BYTES_MAX:
             self._scratch = memoryview(bytearray(min(2 * size, SCRATCH_BYTES_MAX)))
         return frame
+
+    def _receive_untrusted(self, start: memoryview, size: int, deadline_ns: int) -> memoryview:
+        """Read a large first response (rule 7)."""
+        frame = bytearray(start)
+        while len(frame) < size:
+            received = len(frame)
+            frame.extend(bytes(min(max(received, TRUSTED_BYTES), size - received)))
+            view = memoryview(frame)
+            while received < len(view):
+                received += self._receive_into(view[received:], deadline_ns, socket.MSG_WAITALL)
+            view.release()
+        return memoryview(frame)
 
     def _receive_into(self, buffer: memoryview, deadline_ns: int, flags: int = 0) -> int:
         session = self._tls
@@ -340,12 +367,16 @@ class NodeConnection:
 Connect = Callable[..., NodeConnection]
 
 
+def _is_alert(received: memoryview) -> bool:
+    """Return whether bytes are the start of a TLS alert: its type, a version, and its size, which is 2."""
+    head, size = bytes(received[:2]), bytes(received[3:5])
+    return head == _ALERT_HEAD and size == _ALERT_SIZE[: len(size)]
+
+
 def _reason(error: BaseException) -> str:
     """A readable phrase: `Connection refused`, not `[Errno 111] Connection refused`."""
     if isinstance(error, TimeoutError):
         return "no response in time"
-    if isinstance(error, ssl.SSLError):
-        return failure_text(error, "the other node")
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -4,7 +4,8 @@
 directory reuses its content:
 
     DIR/cluster.json            {"bootstrap", "supervisor_pid", "processes": [...]}, each process
-                                {"role", "id", "pid", "port", "metrics_port"}; exists only while the cluster runs
+                                {"role", "id", "pid", "port", "metrics_port"}, and "controller_port" if a broker is
+                                a controller, too; exists only while the cluster runs
     DIR/supervisor.lock         locked (flock) by the one process that runs a cluster here
     DIR/control.sock            takes the requests of `barnabas node`: kill, stop, start, pause or resume
     DIR/controller-100/         server.properties, data/, process.log

@@ -79,17 +79,7 @@ class ClusterDirectory:
 
     def write_cluster_file(self, bootstrap: str, nodes: Iterable[Node], control_url: str, command_config: str) -> None:
         """Write the processes that were started to cluster.json."""
-        processes: list[ProcessEntry] = [
-            {
-                "role": node.role,
-                "id": node.node_id,
-                "pid": node.child.pid,
-                "port": node.port,
-                "metrics_port": node.metrics_port,
-            }
-            for node in nodes
-            if node.child is not None
-        ]
+        processes = [_entry(node, node.child.pid) for node in nodes if node.child is not None]
         content: ClusterFile = {"bootstrap": bootstrap, "supervisor_pid": os.getpid(), "processes": processes}
         if control_url:
             content["control_url"] = control_url
@@ -100,3 +90,16 @@ class ClusterDirectory:
     def remove_cluster_file(self) -> None:
         """Remove cluster.json: no cluster runs here now."""
         (self.path / NAME).unlink(missing_ok=True)
+
+
+def _entry(node: Node, pid: int) -> ProcessEntry:
+    entry: ProcessEntry = {
+        "role": node.role,
+        "id": node.node_id,
+        "pid": pid,
+        "port": node.port,
+        "metrics_port": node.metrics_port,
+    }
+    if node.controller_port:
+        entry["controller_port"] = node.controller_port
+    return entry

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.directory import ClusterDirectory
+from barnabas.cluster.errors import ClusterError
 from barnabas.cluster.node import Node
-from barnabas.cluster.plan import CONTROLLER_ID, Plan
+from barnabas.cluster.plan import CLOCK_FILE, CLOCK_KEY, Plan, metadata_directory
 from barnabas.cluster.processes import ask_to_end, await_end, signal_process, start_process
 from barnabas.cluster.readiness import await_nodes, never
 from barnabas.common.clock import Clock, SystemClock
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.client.connection import Connect
     from barnabas.cluster.security.cluster_security import ClusterSecurity
 
-READY_TIMEOUT_MS: Final = 30_000
+READY_TIMEOUT_MS: Final = 60_000  # on a busy machine; a process that ends is noticed at once
 STOP_TIMEOUT_MS: Final = 30_000
 FAILED_START_STOP_MS: Final = 3_000
 
@@ -56,12 +57,15 @@ class LocalCluster:
     first_id: int = 0  # of the brokers
     page_access: Access = OPEN  # how to ask for its pages; `use_credentials` replaces it before the start
     security: ClusterSecurity | None = None  # None: PLAINTEXT
+    controller_count: int = 1  # several elect the active one
+    is_combined: bool = False  # every broker is a controller, too; `controller_count` has no effect
     _claim: ClusterDirectory = field(init=False)
     _plan: Plan = field(init=False)
 
     def __post_init__(self) -> None:
         self._claim = ClusterDirectory(self.directory)
-        self.use_credentials(self.config.get(TOKEN_KEY), self.config.get(USERS_KEY))
+        pages = self._page_properties()
+        self.use_credentials(pages.get(TOKEN_KEY), pages.get(USERS_KEY))
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -74,7 +78,12 @@ class LocalCluster:
         """Ask for the pages with what the configuration makes them demand; values with variables are left out."""
         with contextlib.suppress(ValueError):  # the processes refuse these values
             found = credentials(*("" if "${" in (text or "") else text for text in (token, users)))
-            self.page_access = access_of(self.config, found[0] if found else "")
+            self.page_access = access_of(self._page_properties(), found[0] if found else "")
+
+    def _page_properties(self) -> dict[str, str]:
+        """Return the properties that say who may read the pages; every node has the same, but for its key."""
+        own = {} if self.security is None else self.security.page_properties("", self.config)
+        return {**own, **self.config}
 
     @property
     def broker_ids(self) -> range:
@@ -88,8 +97,13 @@ class LocalCluster:
 
     @property
     def controller(self) -> Node:
-        """The one controller."""
-        return self.nodes[CONTROLLER_ID]
+        """The first controller."""
+        return self.controllers[0]
+
+    @property
+    def controllers(self) -> list[Node]:
+        """The controllers, by id; with `is_combined` they are the brokers."""
+        return [node for node in self.nodes.values() if node.is_controller]
 
     @property
     def bootstrap(self) -> str:
@@ -98,8 +112,8 @@ class LocalCluster:
 
     @property
     def metrics(self) -> str:
-        """`host:port,...` of every process's metrics page, the controller's last."""
-        nodes = [*self.brokers, self.controller]
+        """`host:port,...` of every process's metrics page, the controllers' last."""
+        nodes = [*self.brokers, *(node for node in self.controllers if node.role == "controller")]
         return ",".join(f"{node.host}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
 
     @property
@@ -113,13 +127,17 @@ class LocalCluster:
         ids = sorted(int(number) for name in found if (number := name.removeprefix("broker-")).isdecimal())
         return [f"broker-{broker_id}" for broker_id in ids if broker_id not in self.broker_ids]
 
+    def forgets_clock(self) -> bool:
+        """Return whether the clock was moved in an earlier run and is not to be moved in this one."""
+        return self.config.get(CLOCK_KEY, "").lower() != "true" and (self.directory / CLOCK_FILE).exists()
+
     def host_of(self, node_id: int) -> str:
         """Return the address that a node listens on; a subclass may give each node its own."""
         return HOST
 
     def command(self, node: Node) -> list[str]:
         """Return the command that runs a node; a subclass may wrap it in one that ends with exec (same pid)."""
-        return [*interpreter.command(f"barnabas.{node.role}.main"), str(node.directory / "server.properties")]
+        return [*interpreter.command(f"barnabas.{node.program}.main"), str(node.directory / "server.properties")]
 
     def plan(self) -> None:
         """Lock the directory and choose the ports; `start` does it if it has not been done. Raises ClusterError."""
@@ -131,10 +149,13 @@ class LocalCluster:
             self.host_of,
             self._claim.draw_port,
             self.security,
+            self.controller_count,
+            self.is_combined,
         )
         plan.check()
         self._claim.take()
         try:
+            self._check_roles()
             self.nodes = plan.make_nodes()
             if self.security is not None:
                 self.security.prepare(self.nodes.values(), self.bootstrap)
@@ -142,6 +163,23 @@ class LocalCluster:
             self._claim.release()
             raise
         self._plan = plan
+
+    def _check_roles(self) -> None:
+        """Refuse the directory of a cluster whose metadata is elsewhere: it would start empty. Raises ClusterError."""
+        files = self.directory.glob("*/server.properties")
+        had = {file.parent.name: "process.roles=broker,controller" in file.read_text().splitlines() for file in files}
+        apart = sorted(name for name in had if name.startswith("controller-"))
+        if self.is_combined and apart:
+            raise ClusterError(f"{self.directory} has its metadata in {apart[0]}: start it without --combined")
+        both = sorted(name for name, is_combined in had.items() if is_combined)
+        if not self.is_combined and both:
+            raise ClusterError(f"{self.directory} has its metadata in {both[0]}: start it with --combined")
+
+    def renew_certificates(self) -> bool:
+        """Issue the certificates of a secured cluster again if they expire soon; return whether they do."""
+        if self.security is None:
+            return False
+        return self.security.renew(self.nodes.values(), self.bootstrap, self.clock.wall_ms())
 
     def properties(self, node: Node) -> dict[str, str]:
         """Return the server properties of a node; `plan` comes first."""
@@ -156,6 +194,8 @@ class LocalCluster:
             self.plan()
         try:
             write_access(self.directory, self.page_access)
+            if len(self.controllers) > 1:
+                self._prepare_quorum()
             for node in self.nodes.values():
                 self.start_node(node)
             self.await_ready()
@@ -163,6 +203,13 @@ class LocalCluster:
         except BaseException:
             self.stop(FAILED_START_STOP_MS)
             raise
+
+    def _prepare_quorum(self) -> None:
+        """Give the controllers one cluster id and, if there was only one until now, its log. Raises ClusterError."""
+        from barnabas.cluster.quorum import prepare_quorum  # Why here: most clusters have one controller
+
+        directories = [Path(metadata_directory(self.properties(node))) for node in self.controllers]
+        prepare_quorum(directories, self.controller.node_id)
 
     def start_node(self, node: Node) -> None:
         """Start the process of a node that is not running, without waiting until it is ready. Raises ClusterError."""
@@ -226,7 +273,7 @@ class LocalCluster:
 
         A process that does not end in time is killed.
         """
-        for group in (self.brokers, [node for node in self.nodes.values() if node.role == "controller"]):
+        for group in (self.brokers, [node for node in self.controllers if node.role == "controller"]):
             running = [node for node in group if node.is_running]
             for node in running:
                 ask_to_end(node, self.clock)

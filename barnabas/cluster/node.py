@@ -20,6 +20,7 @@ class Node:
     directory: Path
     host: str = HOST
     internal_port: int = 0  # where other nodes reach a broker; 0: where clients do
+    controller_port: int = 0  # where nodes reach the controller of a broker that is one, too; 0: it is none
     child: subprocess.Popen[bytes] | None = None
     paused: bool = False
 
@@ -27,6 +28,21 @@ class Node:
     def name(self) -> str:
         """`broker-0`, `controller-100`: the name in messages, and of the node's directory."""
         return f"{self.role}-{self.node_id}"
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the process is a controller, perhaps beside a broker."""
+        return self.role == "controller" or self.controller_port > 0
+
+    @property
+    def controller_address(self) -> str:
+        """The host:port of a controller."""
+        return f"{self.host}:{self.controller_port or self.port}"
+
+    @property
+    def program(self) -> str:
+        """The package with the main module: "broker", "controller", or "server" for both roles."""
+        return "server" if self.controller_port else self.role
 
     @property
     def is_running(self) -> bool:
@@ -41,7 +57,7 @@ class Node:
     def last_words(self) -> str:
         """Return why the process ended: its own error line, or else its last line and where its log is."""
         last = self.log_tail(1)
-        complaint = last.removeprefix(f"{self.role}: ")
+        complaint = last.removeprefix(f"{self.program}: ")
         if last != complaint:
             return complaint
         return f"{last or 'it printed nothing'}; its log is {self.log_file}"

@@ -22,6 +22,7 @@ CONTROLLER_ID: Final = 100
 MAX_REPLICAS: Final = 3  # of internal topics, on one machine
 MAX_IN_SYNC: Final = 2
 
+VOTERS_KEY: Final = "controller.quorum.voters"
 #: `config` must not set these: the plan assigns them.
 RESERVED_KEYS: Final = frozenset(
     {
@@ -29,13 +30,15 @@ RESERVED_KEYS: Final = frozenset(
         "node.id",
         "broker.id",
         "controller.quorum.bootstrap.servers",
-        "controller.quorum.voters",
+        VOTERS_KEY,
         "controller.listener.names",
     }
 )
+INTER_BROKER_KEY: Final = "inter.broker.listener.name"
 BROKER_ONLY_KEYS: Final = frozenset(
-    {"listeners", "advertised.listeners", "inter.broker.listener.name", "security.inter.broker.protocol"}
+    {"listeners", "advertised.listeners", INTER_BROKER_KEY, "security.inter.broker.protocol"}
 )
+LISTENER_PREFIX: Final = "listener.name."
 #: Once one of these is set, the configuration decides where nodes reach each other; no INTERNAL listener is added.
 LISTENER_KEYS: Final = BROKER_ONLY_KEYS | {"listener.security.protocol.map"}
 PLAINTEXT: Final = "PLAINTEXT"
@@ -43,6 +46,9 @@ INTERNAL: Final = "INTERNAL"  # the listener for nodes, beside the one for clien
 DIRECTORY_KEYS: Final = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
 METRICS_PORT_KEY: Final = "barnabas.metrics.port"
 PEERS_KEY: Final = "barnabas.live.peers"
+CLOCK_KEY: Final = "barnabas.clock.enable"
+CLOCK_FILE_KEY: Final = "barnabas.clock.file"
+CLOCK_FILE: Final = "clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Plan:
 
     `config` holds Kafka server properties for every process; they override the defaults for one machine. Where a value
     can serve only one process, each process gets its own: the ports in `listeners` and `advertised.listeners` count up
-    from the first broker's, and so does `barnabas.metrics.port` (the controller's is the last). A log directory gets a
+    from the first broker's, and so does `barnabas.metrics.port` (the controllers' are the last). A log directory gets a
     subdirectory for each process.
     """
 
@@ -62,6 +68,15 @@ class Plan:
     host_of: Callable[[int], str]  # node id -> the address it listens on
     draw_port: Callable[[Collection[int]], int]  # a free port that is not among these
     security: ClusterSecurity | None = None  # None: PLAINTEXT
+    controller_count: int = 1
+    is_combined: bool = False  # every broker is a controller, too, and there are no others
+
+    @property
+    def controller_ids(self) -> range:
+        """The ids of the controllers."""
+        if self.is_combined:
+            return self.broker_ids
+        return range(CONTROLLER_ID, CONTROLLER_ID + self.controller_count)
 
     def check(self) -> None:
         """Raise ClusterError if the configuration or the ids cannot work."""
@@ -71,24 +86,31 @@ class Plan:
         taken = sorted(LISTENER_KEYS & self.config.keys()) if self.security is not None else []
         if taken:
             raise ClusterError(f"{taken[0]} cannot be set with --security, which secures every listener itself")
-        if CONTROLLER_ID in self.broker_ids:
-            raise ClusterError(f"{CONTROLLER_ID} is the controller's id: no broker can have it")
+        taken_ids = [] if self.is_combined else sorted(set(self.controller_ids) & set(self.broker_ids))
+        if taken_ids:
+            raise ClusterError(f"{taken_ids[0]} is a controller's id: no broker can have it")
 
     def make_nodes(self) -> dict[int, Node]:
-        """Return the nodes with their addresses, by node id, the controller first. Raises ClusterError."""
+        """Return the nodes with their addresses, by node id, the controllers first. Raises ClusterError."""
         listeners = self.config.get("listeners")
         if listeners is not None:
             brokers = [_client_address(listeners, index) for index in range(len(self.broker_ids))]
         else:
             brokers = list(zip(map(self.host_of, self.broker_ids), self._broker_ports(), strict=True))
         taken = {port for _, port in brokers}
-        metrics = self._metrics_ports([self.draw_port(taken) for _ in range(len(self.broker_ids) + 1)])
-        controller = (self.host_of(CONTROLLER_ID), self.draw_port(taken))
-        nodes = {CONTROLLER_ID: self._node("controller", CONTROLLER_ID, controller, metrics[-1])}
+        apart = () if self.is_combined else self.controller_ids
+        count = len(self.broker_ids) + len(apart)
+        metrics = self._metrics_ports([self.draw_port(taken) for _ in range(count)])
+        nodes = {}
+        for controller_id, metrics_port in zip(apart, metrics[len(self.broker_ids) :], strict=True):
+            address = (self.host_of(controller_id), self.draw_port(taken))
+            nodes[controller_id] = self._node("controller", controller_id, address, metrics_port)
         for broker_id, address, metrics_port in zip(self.broker_ids, brokers, metrics, strict=False):
             nodes[broker_id] = self._node("broker", broker_id, address, metrics_port)
             if not LISTENER_KEYS & self.config.keys():
                 nodes[broker_id].internal_port = self.draw_port(taken)
+            if self.is_combined:
+                nodes[broker_id].controller_port = self.draw_port(taken)
         return nodes
 
     def _broker_ports(self) -> Iterable[int]:
@@ -102,7 +124,7 @@ class Plan:
         return ports
 
     def _metrics_ports(self, spare: list[int]) -> list[int]:
-        """Return the ports of the metrics pages, the controller's last; `spare` unless the configuration has some."""
+        """Return the ports of the metrics pages, the controllers' last; `spare` unless the configuration has some."""
         text = self.config.get(METRICS_PORT_KEY, "0")
         try:
             first = int(text)
@@ -118,38 +140,57 @@ class Plan:
 
     def properties(self, node: Node, nodes: Mapping[int, Node]) -> dict[str, str]:
         """Return the server properties of one of these nodes."""
-        controller = nodes[CONTROLLER_ID]
+        controllers = [nodes[controller_id] for controller_id in self.controller_ids]
         replicas = str(min(MAX_REPLICAS, len(self.broker_ids)))
         in_sync = str(min(MAX_IN_SYNC, len(self.broker_ids)))
         clients = PLAINTEXT if self.security is None else self.security.client_listener
         listener = "CONTROLLER" if node.role == "controller" else clients
         properties = {
-            "process.roles": node.role,
+            "process.roles": "broker,controller" if node.controller_port else node.role,
             "node.id": str(node.node_id),
-            "controller.quorum.bootstrap.servers": f"{controller.host}:{controller.port}",
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener}://{node.host}:{node.port}",
             "log.dirs": str(node.directory / "data"),
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": in_sync,
             "group.initial.rebalance.delay.ms": "0",
         }
+        if len(controllers) == 1:
+            properties["controller.quorum.bootstrap.servers"] = controllers[0].controller_address
+        else:
+            properties[VOTERS_KEY] = ",".join(f"{each.node_id}@{each.controller_address}" for each in controllers)
         if node.internal_port:
             properties["listeners"] += f",{INTERNAL}://{node.host}:{node.internal_port}"
-            properties["inter.broker.listener.name"] = INTERNAL
+            properties[INTER_BROKER_KEY] = INTERNAL
             properties["listener.security.protocol.map"] = ",".join(
                 f"{name}:PLAINTEXT" for name in ("CONTROLLER", PLAINTEXT, INTERNAL)
             )
             properties[f"listener.name.{INTERNAL.lower()}.num.network.threads"] = "1"
         if self.security is not None:
             properties |= self.security.properties(node, [each.name for each in nodes.values()], INTERNAL)
+            properties |= self.security.page_properties(node.name, self.config)
         for key, value in self.config.items():
-            if node.role == "broker" or key not in BROKER_ONLY_KEYS:
+            if node.role == "broker" or self._concerns_controller(key):
                 properties[key] = self._own_value(node, key, value)
+        if node.controller_port:
+            properties["listeners"] += f",CONTROLLER://{node.controller_address}"
         properties[METRICS_PORT_KEY] = str(node.metrics_port)
         properties.setdefault(PEERS_KEY, page_addresses(nodes.values()))
+        if self.config.get(CLOCK_KEY, "").lower() == "true":
+            properties.setdefault(CLOCK_FILE_KEY, str(self.directory / CLOCK_FILE))
         return properties
+
+    def _concerns_controller(self, key: str) -> bool:
+        """Return whether a setting of the whole cluster is for the controller: those of clients' listeners are not."""
+        if key in BROKER_ONLY_KEYS:
+            return False
+        between_brokers = self.config.get(INTER_BROKER_KEY, "") if LISTENER_KEYS & self.config.keys() else INTERNAL
+        if not between_brokers or not key.startswith(LISTENER_PREFIX):
+            return True
+        return key.startswith(tuple(f"{LISTENER_PREFIX}{name}." for name in ("controller", between_brokers.lower())))
 
     def _own_value(self, node: Node, key: str, value: str) -> str:
         """Return the value that a setting of the whole cluster has for one process."""
@@ -162,9 +203,17 @@ class Plan:
         return value
 
 
+def metadata_directory(properties: Mapping[str, str]) -> str:
+    """Return the directory of a controller's metadata log."""
+    text = properties.get("metadata.log.dir") or properties.get("log.dirs") or properties["log.dir"]
+    return text.split(",")[0].strip()
+
+
 def page_addresses(nodes: Iterable[Node]) -> str:
     """Return `NAME=HOST:PORT,...` of the nodes' pages, which the live page offers as a menu."""
-    return ",".join(f"{node.name}={node.host}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
+    named = [(node.name, node) for node in nodes]
+    named += [(f"controller-{node.node_id}", node) for _, node in named if node.controller_port]
+    return ",".join(f"{name}={node.host}:{node.metrics_port}" for name, node in named if node.metrics_port > 0)
 
 
 def ports_up(listeners: str, count: int) -> str:

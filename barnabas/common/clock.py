@@ -48,6 +48,38 @@ class SystemClock:
         return time.monotonic_ns() // NS_PER_MS
 
 
+class MovedClock:
+    """Another clock plus an offset that only grows: the time of a node whose clock is moved on purpose."""
+
+    __slots__ = ("_base", "_offset_ns")
+
+    def __init__(self, base: Clock, offset_ms: int = 0) -> None:
+        self._base = base  # fixed before start
+        self._offset_ns = offset_ms * NS_PER_MS  # replaced whole; one thread at a time calls `move_to`
+
+    def wall_ms(self) -> int:
+        """See Clock."""
+        return self._base.wall_ms() + self._offset_ns // NS_PER_MS
+
+    def monotonic_ns(self) -> int:
+        """See Clock."""
+        return self._base.monotonic_ns() + self._offset_ns
+
+    def monotonic_ms(self) -> int:
+        """See Clock."""
+        return self.monotonic_ns() // NS_PER_MS
+
+    @property
+    def offset_ms(self) -> int:
+        """By how much the clock is ahead of the one below it."""
+        return self._offset_ns // NS_PER_MS
+
+    def move_to(self, offset_ms: int) -> None:
+        """Replace the offset by a larger one, or the same."""
+        assert offset_ms >= self.offset_ms, "a clock does not go back"
+        self._offset_ns = offset_ms * NS_PER_MS
+
+
 class FakeClock:
     """A clock that only a test advances."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 from typing import Final
 
@@ -62,6 +63,13 @@ def close_quietly(sock: socket.socket) -> None:
     """Close a socket in any state, without an error."""
     with contextlib.suppress(OSError):
         sock.close()
+
+
+def is_hung_up(sock: socket.socket) -> bool:
+    """Return whether the peer sends no more, or the connection is broken; what it sent before may not be read yet."""
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def can_be_resolved(host: str) -> bool:

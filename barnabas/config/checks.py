@@ -5,7 +5,7 @@ Source: Kafka 4.3, KafkaConfig.validateValues; messages as Kafka words them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.config.effect import check_protection
@@ -33,6 +33,8 @@ ASSIGNOR_NAMES: Final = {
     f"{_ASSIGNOR_PACKAGE}.UniformAssignor": "uniform",
     f"{_ASSIGNOR_PACKAGE}.RangeAssignor": "range",
 }
+#: The entries that group.share.assignors may have.
+SHARE_ASSIGNORS: Final = ("simple", f"{_ASSIGNOR_PACKAGE}.SimpleAssignor")
 
 #: The entry of cordoned.log.dirs that stands for every log directory.
 ALL_DIRECTORIES: Final = "*"
@@ -138,23 +140,34 @@ def _check_coordinators(state: Mapping[str, Any]) -> None:
         _require(
             name in ASSIGNOR_NAMES, f"group.consumer.assignors: {name} is not supported: it can be uniform or range"
         )
-    _check_consumer_groups(state)
+    assignors = state["group_share_assignors"]
+    _require(
+        len(assignors) == 1, f"group.share.assignors must contain exactly one assignor, but found {len(assignors)}"
+    )
+    _require(
+        assignors[0] in SHARE_ASSIGNORS, f"group.share.assignors: {assignors[0]} is not supported: it can be simple"
+    )
+    for protocol in ("consumer", "share", "streams"):
+        _check_groups(state, protocol)
+    _require(
+        state["group_streams_num_standby_replicas"] <= state["group_streams_max_standby_replicas"],
+        "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+    )
 
 
-def _check_consumer_groups(state: Mapping[str, Any]) -> None:
+def _check_groups(state: Mapping[str, Any], protocol: str) -> None:
     """Check that values are within the bounds for groups, and a session is longer than a heartbeat interval."""
+    prefix = f"group.{protocol}"
     for what in ("heartbeat.interval", "session.timeout", "assignment.interval"):
         unit = what.replace(".", "_")
-        value, low, high = (state[f"group_consumer_{bound}{unit}_ms"] for bound in ("", "min_", "max_"))
-        name = f"group.consumer.{what}.ms"
-        _require(
-            low <= high, f"group.consumer.max.{what}.ms must be greater than or equal to group.consumer.min.{what}.ms"
-        )
-        _require(low <= value, f"{name} must be greater than or equal to group.consumer.min.{what}.ms")
-        _require(value <= high, f"{name} must be less than or equal to group.consumer.max.{what}.ms")
+        value, low, high = (state[f"group_{protocol}_{bound}{unit}_ms"] for bound in ("", "min_", "max_"))
+        name = f"{prefix}.{what}.ms"
+        _require(low <= high, f"{prefix}.max.{what}.ms must be greater than or equal to {prefix}.min.{what}.ms")
+        _require(low <= value, f"{name} must be greater than or equal to {prefix}.min.{what}.ms")
+        _require(value <= high, f"{name} must be less than or equal to {prefix}.max.{what}.ms")
     _require(
-        state["group_consumer_heartbeat_interval_ms"] < state["group_consumer_session_timeout_ms"],
-        "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms",
+        state[f"group_{protocol}_heartbeat_interval_ms"] < state[f"group_{protocol}_session_timeout_ms"],
+        f"{prefix}.heartbeat.interval.ms must be less than {prefix}.session.timeout.ms",
     )
 
 
@@ -207,7 +220,7 @@ def _check_protocols(state: Mapping[str, Any]) -> frozenset[str]:
             "listener.security.protocol.map is non-empty, or if there are security protocols other than PLAINTEXT in "
             "use)",
         )
-    used = {listener.security_protocol for listener in state["listeners_parsed"]}
+    used = {listener.security_protocol for listener in state["all_listeners"]}
     for name in (*state["controller_listener_names"], state["inter_broker_listener_name"]):
         protocol = protocols.get(name.upper(), PLAINTEXT)
         used.add(protocol)
@@ -215,7 +228,7 @@ def _check_protocols(state: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _check_listeners(state: Mapping[str, Any]) -> None:
-    check_listeners("listeners", state["listeners_parsed"], distinct_ports=True)
+    check_listeners("listeners", state["all_listeners"], distinct_ports=True)
     check_listeners("advertised.listeners", state["advertised_listeners_parsed"], distinct_ports=False)
     for listener in state["advertised_listeners_parsed"]:
         _require(
@@ -225,49 +238,49 @@ def _check_listeners(state: Mapping[str, Any]) -> None:
 
 
 def _check_role(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
-    role, roles = state["role"], state["process_roles"]
-    if roles != (role,):
-        shown = ",".join(roles)
-        if len(roles) > 1:
-            raise ConfigError(
-                f"process.roles={shown}: one process with several roles is not built yet. Run two: a file with "
-                "process.roles=controller for `barnabas controller FILE`, and one with process.roles=broker for "
-                "`barnabas broker FILE`, each with a node.id and log.dirs of its own; or, on one machine, `barnabas up`"
-            )
+    """Check what the roles of the process demand. `role` is the one whose config this is."""
+    role, roles = state["role"], set(state["process_roles"])
+    if role not in roles:
+        shown = ",".join(state["process_roles"])
         raise ConfigError(f"process.roles={shown}, but this process is started as a {role}; set process.roles={role}")
     _require(state["node_id"] >= 0, "Invalid value -1 for configuration node.id: Value must be at least 0")
-    names = {listener.name for listener in state["listeners_parsed"]}
+    names = {listener.name for listener in state["all_listeners"]}
     controllers = {name.upper() for name in state["controller_listener_names"]}
     voters = parse_voters(state["controller_quorum_voters"])
     parse_addresses("controller.quorum.bootstrap.servers", state["controller_quorum_bootstrap_servers"])
-    _check_one_controller("controller.quorum.voters", set(state["controller_quorum_voters"]))
-    _check_one_controller("controller.quorum.bootstrap.servers", set(state["controller_quorum_bootstrap_servers"]))
-    if role == "controller":
-        _check_controller(state, names, controllers, voters)
+    has_quorum = bool(voters or state["controller_quorum_bootstrap_servers"])
+    if roles == {"controller"}:
+        _require(
+            names <= controllers,
+            "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
+            "process.roles=controller",
+        )
+    elif roles == {"broker"}:
+        _check_broker_only(state, has_quorum, names & controllers, voters)
     else:
-        _check_broker(state, names, controllers, voters)
+        _require(
+            has_quorum,
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
+            "controllers or controller.quorum.voters must contain a parseable set of controllers.",
+        )
+    if "controller" in roles:
+        _check_controller(state, names, controllers, voters)
+    if role == "broker":
+        _check_broker(state, names - controllers)
+        _check_release(state["barnabas_compat_release"], names - controllers, state["inter_broker_listener_name"])
 
 
-def _check_one_controller(key: str, controllers: Collection[str]) -> None:
-    """Refuse several controllers until there is a quorum.
-
-    Each would be active alone, and brokers that change to another one would find no topics.
-    """
+def _check_release(release: str, names: set[str], between_brokers: str) -> None:
     _require(
-        len(controllers) <= 1,
-        f"{key} names {len(controllers)} controllers ({', '.join(sorted(controllers))}), but there is no quorum of "
-        "controllers yet: each would decide alone, without the others' topics. Name one",
+        not release or bool(names - {between_brokers}),
+        f"barnabas.compat.release={release} needs a listener for clients beside {between_brokers}: brokers, which use "
+        "that one among themselves (inter.broker.listener.name), know the newest versions only",
     )
 
 
 def _check_controller(
     state: Mapping[str, Any], names: set[str], controllers: set[str], voters: Mapping[int, object]
 ) -> None:
-    _require(
-        names <= controllers,
-        "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
-        "process.roles=controller",
-    )
     _require(
         controllers <= names,
         "controller.listener.names must only contain values appearing in the 'listeners' configuration when running "
@@ -280,11 +293,11 @@ def _check_controller(
     )
 
 
-def _check_broker(
-    state: Mapping[str, Any], names: set[str], controllers: set[str], voters: Mapping[int, object]
+def _check_broker_only(
+    state: Mapping[str, Any], has_quorum: bool, own_controllers: set[str], voters: Mapping[int, object]
 ) -> None:
     _require(
-        bool(voters or state["controller_quorum_bootstrap_servers"]),
+        has_quorum,
         "controller.quorum.bootstrap.servers must name the controller (host:port), or controller.quorum.voters "
         "(id@host:port)",
     )
@@ -294,12 +307,24 @@ def _check_broker(
         f"set of voters controller.quorum.voters={sorted(voters)}",
     )
     _require(
-        not controllers & names,
+        not state["controller_quorum_auto_join_enable"],
+        "controller.quorum.auto.join.enable is only supported when process.roles contains the 'controller' role.",
+    )
+    _require(
+        not own_controllers,
         "controller.listener.names must not contain a value appearing in the 'listeners' configuration when running "
         "KRaft with just the broker role",
     )
+
+
+def _check_broker(state: Mapping[str, Any], names: set[str]) -> None:
+    """Check the listeners for clients and brokers; `names` are theirs."""
     advertised = {listener.name for listener in state["advertised_listeners_parsed"]}
-    _require(bool(advertised), "There must be at least one broker advertised listener.")
+    _require(
+        bool(advertised),
+        "There must be at least one broker advertised listener. Perhaps all listeners appear in "
+        "controller.listener.names?",
+    )
     _require(
         state["inter_broker_listener_name"] in advertised,
         "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based "

@@ -3,7 +3,11 @@
 `config.num_io_threads` is the value of `num.io.threads`, a plain attribute. Where several keys configure one thing, the
 attribute of the strongest key holds the result: `log_dirs` (log.dirs, else log.dir), `metadata_log_dir`,
 `log_retention_ms`, `log_roll_ms`, `log_roll_jitter_ms`, `log_flush_interval_ms`, `node_id` and `broker_id`,
-`inter_broker_listener_name`. `originals` holds the texts of the file, `values` the parsed values by key.
+`inter_broker_listener_name`. `originals` holds the texts of the file, `current` those in force (the file's, and over
+them what was set at run time), `values` the parsed values by key.
+
+A process with both roles has one config for each, from one file. `listeners_parsed` and `advertised_listeners_parsed`
+are then those of the role, and `all_listeners` has both kinds.
 
 Rules
 1. A change at run time builds a whole new state and installs it in one assignment. A reader sees the old values or the
@@ -33,6 +37,7 @@ from barnabas.config.listeners import (
     TLS_PROTOCOLS,
     Listener,
     base_name,
+    is_any_address,
     parse_addresses,
     parse_listeners,
     parse_protocol_map,
@@ -55,6 +60,9 @@ log = logging.getLogger("barnabas.config")
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 
+#: The different configs of topics that a process keeps to share.
+SHARED_MAX: Final = 1_000
+
 _CONTROLLER_PORT: Final = 9093
 _warned: set[str] = set()  # guarded by: the GIL's or the set's own lock; a race only warns twice
 
@@ -66,9 +74,11 @@ class Config:
     """
 
     originals: Mapping[str, str]
+    current: Mapping[str, str]
     values: Mapping[str, Any]
     role: str | None
     listeners_parsed: tuple[Listener, ...]
+    all_listeners: tuple[Listener, ...]
     advertised_listeners_parsed: tuple[Listener, ...]
     listener_protocols: Mapping[str, str]
     inter_broker_listener_name: str
@@ -114,24 +124,49 @@ class Config:
         environment: Mapping[str, str] | None = None,
     ) -> Config:
         """Read a properties file. Environment variables override it, and `overrides` override both."""
-        from pathlib import Path  # Why here: it brings more modules than the table of keys has
-
-        try:
-            text = Path(path).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ConfigError(f"cannot read {path}: {reason}") from error
-        written = parse_properties(text)
+        file, written = _properties(path)
         properties = {**written, **from_environment(environment or {}), **(overrides or {})}
         resolved = resolve(properties, os.environ if environment is None else environment)
         config = cls._from_resolved(resolved, role)
         if role is not None:
-            for line in exposed.warnings(Path(path), written, overrides or {}, resolved):
+            for line in exposed.warnings(file, written, overrides or {}, resolved):
                 log.warning("%s", line)
         return config
 
+    @classmethod
+    def roles_of(
+        cls, path: str | Path, *, overrides: Mapping[str, str], environment: Mapping[str, str]
+    ) -> frozenset[str]:
+        """Return `process.roles` of a file, environment and overrides, without asking providers; raises ConfigError."""
+        text = {**_properties(path)[1], **from_environment(environment), **overrides}.get("process.roles")
+        if text is None:
+            raise ConfigError('Missing required configuration "process.roles" which has no default value.')
+        return frozenset(BROKER_KEYS["process.roles"].parse(text))
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"no config key has the attribute {name}")
+
+    @property
+    def is_combined(self) -> bool:
+        """Whether the process is a broker and a controller."""
+        return set(self.process_roles) == {BROKER, CONTROLLER}
+
+    @property
+    def shares_metadata_directory(self) -> bool:
+        """Whether the metadata log is in a log directory of a broker in the same process."""
+        return self.is_combined and self.metadata_log_dir in self.log_dirs
+
+    def require_one_role(self) -> None:
+        """Raise ConfigError for a file with both roles; for commands that run one of them."""
+        if self.is_combined:
+            raise ConfigError(
+                f"process.roles={','.join(self.process_roles)} names two roles: `barnabas server FILE` runs both "
+                "in one process"
+            )
+
+    def of_role(self, role: str) -> Config:
+        """Return the config of the other role of this process, without asking the providers again."""
+        return Config(self.originals, role)
 
     def value(self, name: str) -> Any:
         """Return the value of a broker key by its name."""
@@ -148,15 +183,38 @@ class Config:
         self.__dict__ = state
 
     def controller_bootstrap(self) -> list[tuple[str, int]]:
-        """Return the addresses (host, port) of the controller."""
+        """Return the addresses (host, port) of the controllers: the bootstrap servers, then the other voters."""
         bootstrap = self.values["controller.quorum.bootstrap.servers"]
-        if bootstrap:
-            return list(parse_addresses("controller.quorum.bootstrap.servers", bootstrap))
-        return list(parse_voters(self.values["controller.quorum.voters"]).values())
+        servers = parse_addresses("controller.quorum.bootstrap.servers", bootstrap) if bootstrap else ()
+        return list(dict.fromkeys([*servers, *self.controller_voters().values()]))
+
+    def controller_voters(self) -> dict[int, tuple[str, int]]:
+        """Return the addresses (host, port) of the static voters by their ids; empty without them."""
+        return parse_voters(self.values["controller.quorum.voters"])
+
+    def controller_endpoint(self) -> tuple[str, str, int] | None:
+        """Return the listener, host and port at which controllers reach this one: of the voters, or as advertised."""
+        name = str(self.values["controller.listener.names"][0]).upper()
+        voter = self.controller_voters().get(int(self.node_id))
+        if voter is not None:
+            return (name, *voter)
+        advertised = self.advertised_listeners_parsed or self.listeners_parsed
+        return next(((each.name, each.host, each.port) for each in advertised if each.name == name), None)
 
     def topic_config(self, overrides: Mapping[str, str] | None = None) -> TopicConfig:
-        """Return the config of a topic that has these overrides (unknown names are ignored)."""
-        return TopicConfig(self.topic_defaults, overrides or {}, self.values["internal.segment.bytes"])
+        """Return the config of a topic that has these overrides (unknown names are ignored).
+
+        Topics with the same overrides share one: it is as large as the rest of an empty partition.
+        """
+        state = self.__dict__  # Why: `replace` puts another one in its place
+        shared: dict[tuple[tuple[str, str], ...], TopicConfig] = state["shared_topic_configs"]
+        key = tuple(overrides.items()) if overrides else ()
+        found = shared.get(key)
+        if found is None:
+            found = TopicConfig(state["topic_defaults"], overrides or {}, self.values["internal.segment.bytes"])
+            if len(shared) < SHARED_MAX:
+                shared[key] = found
+        return found
 
     def group_config(self, overrides: Mapping[str, str] | None = None) -> GroupConfig:
         """Return the config of a group that has these overrides (unknown names are ignored)."""
@@ -183,12 +241,26 @@ class Config:
         return group
 
 
+def _properties(path: str | Path) -> tuple[Path, dict[str, str]]:
+    """Return a file and its properties; raises ConfigError."""
+    from pathlib import Path  # Why here: it brings more modules than the table of keys has
+
+    try:
+        return Path(path), parse_properties(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read {path}: {reason}") from error
+
+
 def warn(config: Config, more: Iterable[str] = ()) -> None:
     """Log which settings of the file have no effect, and `more` lines; each line once in a process."""
-    listeners = {listener.name for listener in config.listeners_parsed} | set(config.controller_listener_names)
+    listeners = {listener.name for listener in config.all_listeners} | set(config.controller_listener_names)
     used = {config.listener_protocols.get(name.upper(), PLAINTEXT) for name in listeners}
     is_without_tls = config.role == BROKER and used.isdisjoint(TLS_PROTOCOLS)
-    for line in (*warnings_of_file(config.originals, listeners, is_without_tls=is_without_tls), *more):
+    # Why: a controller connects to brokers' listeners, of which it knows only the map.
+    peers = config.listener_protocols if config.role == CONTROLLER else ()
+    found = warnings_of_file(config.originals, listeners, peers=peers, is_without_tls=is_without_tls)
+    for line in (*found, *more):
         if line not in _warned:
             _warned.add(line)
             log.warning("%s", line)
@@ -210,13 +282,15 @@ class _State:
             is_default="listener.security.protocol.map" not in originals
             and names.isdisjoint(set(PROTOCOLS) - {PLAINTEXT}),
         )
-        self.listeners = parse_listeners("listeners", self.values["listeners"], self.protocols)
+        self.all_listeners = self.listeners = parse_listeners("listeners", self.values["listeners"], self.protocols)
         advertised = self.values["advertised.listeners"]
         self.advertised = (
-            self.listeners
+            self._as_advertised(self.listeners)
             if advertised is None
             else parse_listeners("advertised.listeners", advertised, self.protocols)
         )
+        if self._is_combined and self.role is not None:
+            self._keep_own_listeners({name.upper() for name in controllers})
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the config."""
@@ -225,9 +299,11 @@ class _State:
         topic = inherited(TOPIC_KEYS, values.__getitem__)
         state.update(
             originals=self.originals,
+            current=self.originals,
             values=values,
             role=self.role,
             listeners_parsed=self.listeners,
+            all_listeners=self.all_listeners,
             advertised_listeners_parsed=self.advertised,
             listener_protocols=self.protocols,
             inter_broker_listener_name=self._inter_broker_listener_name(),
@@ -238,10 +314,38 @@ class _State:
             log_roll_jitter_ms=topic["segment.jitter.ms"],
             log_flush_interval_ms=topic["flush.ms"],
             topic_defaults=topic,
+            shared_topic_configs={},
             group_defaults=inherited(GROUP_KEYS, values.__getitem__),
         )
         checks.check(state, self.originals)
         return state
+
+    @property
+    def _is_combined(self) -> bool:
+        return set(self.values["process.roles"]) == {BROKER, CONTROLLER}
+
+    @property
+    def _is_controller_only(self) -> bool:
+        return self.role == CONTROLLER and not self._is_combined
+
+    def _keep_own_listeners(self, controllers: set[str]) -> None:
+        """Leave out the listeners of the other role; one of a controller is advertised even if it is not listed."""
+        is_controller = self.role == CONTROLLER
+        self.listeners = tuple(each for each in self.listeners if (each.name in controllers) == is_controller)
+        self.advertised = tuple(each for each in self.advertised if (each.name in controllers) == is_controller)
+        if is_controller:
+            listed = {each.name for each in self.advertised}
+            self.advertised += self._as_advertised(each for each in self.listeners if each.name not in listed)
+
+    def _as_advertised(self, listeners: Iterable[Listener]) -> tuple[Listener, ...]:
+        """Return listeners as they are advertised: a controller's at any address by the host's name.
+
+        Kafka does so with 0.0.0.0, and advertises [::] as it is. Why not we: no other machine reaches that.
+        """
+        is_controller = self.role == CONTROLLER
+        return tuple(
+            each._replace(host="") if is_controller and is_any_address(each.host) else each for each in listeners
+        )
 
     def _parse(self) -> dict[str, Any]:
         """Return the value of every broker key; required ones that are missing stay REQUIRED.
@@ -271,12 +375,12 @@ class _State:
             values["process.roles"] = (self.role or BROKER,)
         if values["controller.listener.names"] == REQUIRED:
             values["controller.listener.names"] = self._controller_names()
-        if self.role == CONTROLLER and "listeners" not in self.originals:
+        if self._is_controller_only and "listeners" not in self.originals:
             own = parse_voters(values["controller.quorum.voters"]).get(values["node.id"], ("", _CONTROLLER_PORT))
             values["listeners"] = (f"{values['controller.listener.names'][0]}://:{own[1]}",)
 
     def _controller_names(self) -> tuple[str, ...]:
-        if self.role == CONTROLLER and "listeners" in self.originals:
+        if self._is_controller_only and "listeners" in self.originals:
             return tuple(uri.partition(":")[0].upper() for uri in self.values["listeners"])
         return ("CONTROLLER",)
 

@@ -18,7 +18,15 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import LISTENER_LIMITS, SSL_KEYS, base_name, is_for_listeners
+from barnabas.config.listeners import (
+    ACCEPTING_KEYS,
+    LISTENER_LIMITS,
+    MECHANISM_NAMES,
+    SSL_KEYS,
+    base_name,
+    is_for_listeners,
+    is_for_logins,
+)
 from barnabas.config.table.key import Key, Scope
 from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
 
@@ -46,7 +54,9 @@ class Missing(NamedTuple):
 
 
 _SASL: Final = Missing(
-    "no listener uses SASL, so no client would be authenticated", ("sasl.", "connections.max.reauth.ms")
+    "no listener uses SASL, so no client would be authenticated",
+    ("sasl.", "connections.max.reauth.ms"),
+    but=("sasl.kerberos.kinit.cmd",),
 )
 #: SASL settings that belong to one mechanism of one listener.
 _OF_MECHANISMS: Final = (
@@ -59,28 +69,39 @@ _TLS: Final = (*SSL_KEYS, *_TLS_CHOICES)
 #: Features that would protect (rule 1).
 PROTECTIVE: Final = (
     Missing("TLS has no such setting, and no classes can be loaded", ("ssl.", "security.providers"), _TLS),
-    Missing("there is no GSSAPI", ("sasl.kerberos.",)),
     Missing(
         "no such classes can be loaded",
         (
             "principal.builder.class",
             "sasl.login.class",
             "sasl.client.callback.handler.class",
-            "sasl.oauthbearer.jwt.",
         ),
     ),
     Missing("no tokens are fetched by assertions", ("sasl.oauthbearer.assertion.",)),
     _SASL,
     Missing(
-        "no such classes can be loaded, so nothing would be refused or throttled",
-        ("create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"),
+        "no such classes can be loaded, so nothing would be refused",
+        ("create.topic.policy.class.name", "alter.config.policy.class.name"),
     ),
 )
 _PROVIDERS: Final = Missing("", ("config.providers", "config.providers."))
 #: Other features that are not built.
 HARMLESS: Final = (
-    Missing("there are no share groups", ("group.share.", "share.")),
-    Missing("there are no streams groups", ("group.streams.", "streams.")),
+    Missing(
+        "coordinators append at once, on the thread of the request, and keep no buffers",
+        (
+            "group.coordinator.append.linger.ms",
+            "group.coordinator.cached.buffer.max.bytes",
+            "group.coordinator.threads",
+            "share.coordinator.append.linger.ms",
+            "share.coordinator.cached.buffer.max.bytes",
+            "share.coordinator.threads",
+        ),
+    ),
+    Missing("one thread loads groups and matches patterns", ("group.coordinator.background.threads",)),
+    Missing("a request to the controller has request.timeout.ms in all", ("controller.socket.timeout.ms",)),
+    Missing("a connection to another node is opened within its request's time", ("socket.connection.setup.",)),
+    Missing("the kernel sizes the buffers of connections to leaders", ("replica.socket.receive.buffer.bytes",)),
     Missing(
         "there is no tiered storage",
         (
@@ -93,9 +114,14 @@ HARMLESS: Final = (
         ),
     ),
     Missing("OpenSSL makes this choice", _TLS_CHOICES),
-    Missing("there is one controller", ("controller.quorum.",)),
+    Missing("no program renews tickets: libkrb5 gets new ones with a keytab", ("sasl.kerberos.kinit.cmd",)),
+    Missing("listeners for clients wait for users and ACLs, no others do", ("early.start.listeners",)),
+    Missing(
+        "copies between log directories are limited second by second", ("alter.log.dirs.replication.quota.window.",)
+    ),
+    Missing("a new snapshot replaces the log and the snapshots before it at once", ("metadata.max.retention.",)),
+    Missing("decisions do not wait for others: those that meet share a flush", ("controller.quorum.append.linger.ms",)),
     Missing("metrics are read from the /metrics page", ("metric.reporters", "metrics.", "kafka.metrics.")),
-    Missing("metrics of clients are not collected", ("telemetry.",)),
 )
 _ONE_LISTENER: Final = Missing(
     f"only {', '.join(LISTENER_LIMITS)} and settings of TLS and SASL can be set for one listener", ()
@@ -127,19 +153,40 @@ def _check_mechanisms_keys(originals: Mapping[str, str]) -> None:
                 f"{key} has no effect: it must be set for a mechanism of a listener, as "
                 f"listener.name.<listener>.<mechanism>.{key}"
             )
+    for name in originals:
+        mechanism, bare = base_name(name).partition(".")[0], _bare(name)
+        is_of_mechanism = base_name(name) == f"{mechanism}.{bare}" != name and is_for_logins(bare)
+        if is_of_mechanism and mechanism not in MECHANISM_NAMES:
+            raise ConfigError(
+                f"{_shown(name)} has no effect: {_shown(mechanism)} is no mechanism; those are "
+                f"{', '.join(MECHANISM_NAMES)}, in lower case"
+            )
 
 
-def warnings_of_file(names: Iterable[str], listeners: Iterable[str], *, is_without_tls: bool = False) -> Iterator[str]:
+def warnings_of_file(
+    names: Iterable[str], listeners: Iterable[str], *, peers: Iterable[str] = (), is_without_tls: bool = False
+) -> Iterator[str]:
     """Yield a line for each reason why keys of a file have no effect.
 
-    `listeners` are the names of those that the process has or uses; `is_without_tls`: none of them uses TLS.
+    `listeners` are the names of those that the process has or uses, and `peers` of those that it may only connect to;
+    `is_without_tls`: none of them uses TLS.
     """
     if is_without_tls:
         idle = {name for name in names if name in SSL_KEYS}
         if idle:
             yield f"{_no_effect(idle)}: no listener uses TLS"
-    prefixes = tuple(f"listener.name.{name.lower()}." for name in listeners)
-    stray = {name for name in names if is_for_listeners(_bare(name)) and not _is_plain_or_of(name, prefixes)}
+    yield from warnings_of_listeners(names, listeners, peers)
+
+
+def warnings_of_listeners(names: Iterable[str], listeners: Iterable[str], peers: Iterable[str] = ()) -> Iterator[str]:
+    """Yield a line for each reason why broker keys have no effect; one is that their listener is not there.
+
+    `peers` are listeners that the process only connects to.
+    """
+    names = list(names)
+    own, others = (tuple(f"listener.name.{name.lower()}." for name in each) for each in (listeners, peers))
+    stray = {name for name in names if is_for_listeners(_bare(name)) and not _is_plain_or_of(name, own)}
+    stray -= {name for name in stray if name.startswith(others) and _bare(name) not in ACCEPTING_KEYS}
     if stray:
         yield f"{_no_effect(stray)}: there is no such listener"
     yield from warnings(Scope.BROKER, [name for name in names if name not in stray])
@@ -175,6 +222,11 @@ def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
         yield f"unknown config {keys} {_be(unknown)} ignored: {_listed(unknown, show)}"
     for missing, found in sorted(reasons.items(), key=lambda item: item[0].reason):
         yield f"{_no_effect(found)}{': ' if missing.reason else ''}{missing.reason}"
+
+
+def reason_without_effect(key: Key) -> str:
+    """Return why a key of the table has no effect; empty if it has one."""
+    return "" if key.honoured else _reason(key.name).reason
 
 
 def is_known(scope: Scope, name: str) -> bool:

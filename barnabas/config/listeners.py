@@ -25,6 +25,14 @@ TLS_PROTOCOLS: Final = (SSL, "SASL_SSL")
 #: Keys that may be set for one listener: `listener.name.<listener in lower case>.<key>`.
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 LOGIN_KEYS: Final = ("connections.max.reauth.ms", "connection.failed.authentication.delay.ms")
+#: Settings of logins that can change at run time for one listener, or one of its mechanisms, only. Why not those that
+#: name code or an address: a client that may change settings need not be allowed to run programs as the broker.
+LOGINS_AT_RUN_TIME: Final = (
+    *LOGIN_KEYS,
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.server.max.receive.size",
+)
 #: Settings of a key store and a trust store, wherever there is TLS.
 SSL_STORE_KEYS: Final = (
     "ssl.key.password",
@@ -49,10 +57,23 @@ SSL_KEYS: Final = (
     "ssl.principal.mapping.rules",
     "ssl.protocol",
 )
+#: Of the keys for one listener, those without effect on connections to it.
+ACCEPTING_KEYS: Final = (
+    *LISTENER_LIMITS,
+    *LOGIN_KEYS,
+    "sasl.enabled.mechanisms",
+    "sasl.server.callback.handler.class",
+    "sasl.server.max.receive.size",
+    "ssl.client.auth",
+    "ssl.principal.mapping.rules",
+)
 LISTENER_KEYS: Final = LISTENER_LIMITS + LOGIN_KEYS + SSL_KEYS
 #: Groups of keys that may be set for one listener too; those of SASL also for one of its mechanisms:
 #: `listener.name.<listener>.<mechanism in lower case>.<key>`.
 LISTENER_GROUPS: Final = ("sasl.",)
+
+#: The mechanisms that keys can name, as they name them.
+MECHANISM_NAMES: Final = ("gssapi", "oauthbearer", "plain", "scram-sha-256", "scram-sha-512")
 
 # Patterns are compiled at their first use, not at the start.
 _URI: Final = r"(.*)://\[?([0-9a-zA-Z\-._%:]*)\]?:(-?[0-9]+)"
@@ -72,9 +93,27 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
+def is_any_address(host: str) -> bool:
+    """Return whether a host is 0.0.0.0 or [::], in any spelling: all interfaces, when a socket listens there."""
+    try:
+        return not any(socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host))
+    except OSError:
+        return False
+
+
 def base_name(name: str) -> str:
     """Return the key behind `listener.name.<listener>.<key>`; any other name is its own."""
     return name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name
+
+
+def listener_of(name: str) -> str | None:
+    """Return the listener, in upper case, that a key is for; None for a key without one."""
+    return None if base_name(name) == name else name.split(".", 3)[2].upper()
+
+
+def is_for_logins(key: str) -> bool:
+    """Return whether a key configures logins, so that it may be set for one mechanism of a listener."""
+    return key in LOGIN_KEYS or key.startswith(LISTENER_GROUPS)
 
 
 def is_for_listeners(key: str) -> bool:

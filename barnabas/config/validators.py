@@ -80,7 +80,7 @@ def one_of_any_case(*choices: str) -> Validator:
 
 @cache
 def list_of(*choices: str, empty: bool = True, null: bool = False, notation: str | None = None) -> Validator:
-    """A list without duplicates; of the given words only, if any are given."""
+    """A list of items that are not empty; of the given words only, if any are given."""
     shown = f"[{', '.join(choices)}]" if choices else ""
 
     def check(name: str, value: Any) -> None:
@@ -91,8 +91,6 @@ def list_of(*choices: str, empty: bool = True, null: bool = False, notation: str
         if not value and not empty:
             allowed = shown or "any non-empty value"
             raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: {allowed}")
-        if len(set(value)) != len(value):
-            raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
         for item in value:
             if not item:
                 raise ConfigError(f"Configuration '{name}' values must not be empty.")

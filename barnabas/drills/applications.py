@@ -221,13 +221,19 @@ def creates_topics(bootstrap: str, prefix: str, every_s: float) -> Work:
     """Creates a topic every `every_s` seconds, like a service that gives each customer a topic."""
 
     def work(application: Application) -> None:
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient, NewTopic
 
         admin = AdminClient(_settings(bootstrap, application, {}))
         number = 0
         while application.should_continue:
             name = f"{prefix}{number}"
-            admin.create_topics([NewTopic(name, 1, 1)], request_timeout=20)[name].result(20)
+            try:
+                admin.create_topics([NewTopic(name, 1, 1)], request_timeout=20)[name].result(20)
+            except KafkaException as failure:
+                # Why no failure: an earlier request whose answer was lost has created it.
+                if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
             number += 1
             application.pause(every_s)
 

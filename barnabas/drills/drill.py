@@ -45,6 +45,7 @@ class Drill:
     problems: Callable[[Scene], Sequence[str]]  # remaining problems as sentences, from the cluster and the facts only
     repair: tuple[str, ...]  # the commands of one solution
     config: Mapping[str, str] = field(default_factory=dict)
+    controllers: int = 1
 
     def briefing(self, facts: Mapping[str, object]) -> list[str]:
         """The lines that the user reads once the drill is staged."""

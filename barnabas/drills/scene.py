@@ -112,8 +112,27 @@ class Scene:
         groups = [group for live in self.brokers(group=name).values() for group in live["groups"]["items"]]
         return next((group for group in groups if group["group_id"] == name), None)
 
+    def count_topics(self, prefix: str) -> int:
+        """How many topics with this prefix the brokers have."""
+        return len(
+            {
+                partition["topic"]
+                for live in self.brokers().values()
+                for partition in live["partitions"]["items"]
+                if partition["topic"].startswith(prefix)
+            }
+        )
+
+    def waits_for_controller(self) -> bool:
+        """Whether a request waits in a purgatory for the controller."""
+        return any(
+            purgatory["name"] == "topic" and purgatory["delayed"]
+            for live in self.brokers(section="purgatories").values()
+            for purgatory in live["purgatories"]
+        )
+
     def answers(self, node_id: int) -> bool:
-        """Whether the page of a broker, or of the controller (100), answers."""
+        """Whether the page of a broker, or of a controller (100 and up), answers."""
         return any(page.id == node_id for page in read_pages(find_pages(self.bootstrap), {"section": "node"}).found)
 
     # Actions

@@ -175,34 +175,17 @@ def kill_the_controller(scene: Scene) -> None:
     scene.create_topic(ORDERS, 1, 1)
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
     scene.runs("sign-up", creates_topics(scene.bootstrap, TENANT, every_s=0.3))
-    scene.await_that("topics are created", lambda: _tenants(scene) >= 2)
+    scene.await_that("topics are created", lambda: scene.count_topics(TENANT) >= 2)
     scene.act("kill", CONTROLLER)
-    scene.note(tenants=_tenants(scene))
-    scene.await_that("a request waits for the controller", lambda: _waits(scene))
-
-
-def _tenants(scene: Scene) -> int:
-    return len(
-        {
-            partition["topic"]
-            for live in scene.brokers().values()
-            for partition in live["partitions"]["items"]
-            if partition["topic"].startswith(TENANT)
-        }
-    )
-
-
-def _waits(scene: Scene) -> bool:
-    """Whether a request waits in a purgatory for the controller."""
-    (live,) = scene.brokers(section="purgatories").values()
-    return any(purgatory["name"] == "topic" and purgatory["delayed"] for purgatory in live["purgatories"])
+    scene.note(tenants=scene.count_topics(TENANT))
+    scene.await_that("a request waits for the controller", scene.waits_for_controller)
 
 
 def is_the_controller_gone(scene: Scene) -> Sequence[str]:
     """Whether the controller is down, or no topic has been created since."""
     if not scene.answers(CONTROLLER):
         return ["The controller is not running: topics, leaders and brokers cannot change."]
-    if _tenants(scene) <= scene.facts["tenants"] + 1:  # one may have been in progress
+    if scene.count_topics(TENANT) <= scene.facts["tenants"] + 1:  # one may have been in progress
         return ["No topic has been created since."]
     return []
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.faults.shapes import can_name
-from barnabas.faults.versions import RELEASES
 from barnabas.protocol.api_keys import ROWS, ApiKey
+from barnabas.protocol.data.releases import RELEASES
 from barnabas.protocol.errors import ErrorCode
 
 API_KEYS: Final = {row.name.lower(): int(key) for key, row in ROWS.items()}

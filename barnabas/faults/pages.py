@@ -68,13 +68,10 @@ class NodePage:
             raise NodeSilentError(f"{self.name} does not answer at {self.host}:{self.port}: {error}") from error
         if response.status == UNAUTHORIZED:
             raise FaultsUnavailableError(f"{self.name} asks for other credentials than it was given")
-        try:
-            answer = json.loads(response.body)
-        except ValueError:
-            answer = {}
+        answer = response.fields()
         if response.status in OFF and not answer:
             raise FaultsUnavailableError(f"{self.name} accepts no faults: start it with barnabas.faults.enable=true")
-        return response.status, answer if isinstance(answer, dict) else {}
+        return response.status, answer
 
 
 @runtime_checkable

@@ -29,8 +29,19 @@ On BrokerRegistration and BrokerHeartbeat requests:
 On the BrokerRegistration response:
 
     10006   UTF-8: the reason for a refusal, for people.
-    10000   Metadata records as above: all ACLs, SCRAM credentials, delegation tokens and client quotas.
+    10000   Metadata records as above: the ConfigRecords of the broker and of all brokers; all ACLs, SCRAM credentials,
+            delegation tokens and client quotas.
     10001   The metadata offset of these records.
+    10005   int32, big endian: the epoch of the controller that sends them.
+
+On an Envelope request that carries a CreateDelegationToken:
+
+    10007   uuid: the id of the token. The broker draws it once, so an envelope that arrives twice makes one token.
+
+On a DescribeQuorum response:
+
+    10008   int64, big endian: since when the leader is the active controller, in ms since the epoch.
+    10009   int64, big endian: the time in ms within which a majority of the voters must fetch, or the leader resigns.
 
 A tag of a push that cannot be read raises MalformedMessageError.
 """
@@ -42,6 +53,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
+from barnabas.protocol.messages.k55_describe_quorum import DescribeQuorumResponse
+from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.metadata_records import MetadataRecord, decode_record, encode_record
@@ -63,9 +76,13 @@ TAG_OBEYED_OFFSET: Final = 10003
 TAG_PARTIAL: Final = 10004
 TAG_OBEYED_EPOCH: Final = 10005
 TAG_REASON: Final = 10006
+TAG_TOKEN_ID: Final = 10007
+TAG_ACTIVE_SINCE: Final = 10008
+TAG_CHECK_QUORUM: Final = 10009
 
 UNKNOWN_EPOCH: Final = -1
 
+_UUID_BYTES: Final = 16
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _RECEIVER: Final = struct.Struct(">16si")
@@ -191,6 +208,22 @@ def applied_of(request: BrokerRegistrationRequest | BrokerHeartbeatRequest) -> A
     return applied if applied.offset >= 0 else None
 
 
+def set_controller_epoch(response: BrokerRegistrationResponse, epoch: int) -> None:
+    """Set the epoch of the controller that accepts a registration."""
+    set_tag(response, TAG_OBEYED_EPOCH, _INT32.pack(epoch))
+
+
+def controller_epoch_of(response: BrokerRegistrationResponse) -> int:
+    """Return the epoch of the controller that accepted a registration; UNKNOWN_EPOCH if it does not say."""
+    raw = tag_of(response, TAG_OBEYED_EPOCH)
+    if raw is None:
+        return UNKNOWN_EPOCH
+    if len(raw) != _INT32.size:
+        raise MalformedMessageError(f"tag {TAG_OBEYED_EPOCH} has {len(raw)} bytes, not {_INT32.size}")
+    epoch: int = _INT32.unpack(raw)[0]
+    return epoch
+
+
 def set_reason(response: BrokerRegistrationResponse, reason: str) -> None:
     """Set the reason for a refusal."""
     set_tag(response, TAG_REASON, reason.encode())
@@ -200,3 +233,48 @@ def reason_of(response: BrokerRegistrationResponse) -> str | None:
     """Return the reason for a refusal, in one line; None if the controller gives none."""
     tag = tag_of(response, TAG_REASON)
     return None if tag is None else " ".join(tag.decode(errors="replace").split())
+
+
+# -- on envelopes
+
+
+def set_token_id(envelope: EnvelopeRequest, token_id: bytes) -> None:
+    """Set the id of the delegation token that the enclosed request creates."""
+    set_tag(envelope, TAG_TOKEN_ID, token_id)
+
+
+def token_id_of(envelope: EnvelopeRequest) -> bytes | None:
+    """Return the id of the delegation token to create; None if the envelope names none, or no uuid."""
+    raw = tag_of(envelope, TAG_TOKEN_ID)
+    return raw if raw is not None and len(raw) == _UUID_BYTES else None
+
+
+# -- on the description of the quorum
+
+
+def set_active_since(response: DescribeQuorumResponse, since_ms: int) -> None:
+    """Report since when the leader is the active controller."""
+    set_tag(response, TAG_ACTIVE_SINCE, _INT64.pack(since_ms))
+
+
+def active_since_of(response: DescribeQuorumResponse) -> int | None:
+    """Return since when the leader is the active controller; None if the response does not say so."""
+    return _int64_of(response, TAG_ACTIVE_SINCE)
+
+
+def set_check_quorum(response: DescribeQuorumResponse, timeout_ms: int) -> None:
+    """Report within which time a majority of the voters must fetch."""
+    set_tag(response, TAG_CHECK_QUORUM, _INT64.pack(timeout_ms))
+
+
+def check_quorum_of(response: DescribeQuorumResponse) -> int | None:
+    """Return within which time a majority of the voters must fetch; None if the response does not say so."""
+    return _int64_of(response, TAG_CHECK_QUORUM)
+
+
+def _int64_of(response: DescribeQuorumResponse, tag: int) -> int | None:
+    raw = tag_of(response, tag)
+    if raw is None or len(raw) != _INT64.size:
+        return None
+    number: int = _INT64.unpack(raw)[0]
+    return number

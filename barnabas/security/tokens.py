@@ -9,10 +9,10 @@ Source: DelegationTokenManager.createHmac, createBase64HMAC (Kafka 4.3).
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 from functools import lru_cache
 from typing import Final
+
+from barnabas.common import digests
 
 #: HMACs that are remembered. Why: a request to renew or expire a token is compared with those of all tokens.
 _REMEMBERED_MAX: Final = 1 << 16
@@ -21,7 +21,7 @@ _REMEMBERED_MAX: Final = 1 << 16
 @lru_cache(_REMEMBERED_MAX)
 def token_hmac(secret: str, token_id: str) -> bytes:
     """Return the HMAC of a token: its password, which the client presents to renew or expire the token too."""
-    return hmac.new(secret.encode(), token_id.encode(), hashlib.sha512).digest()
+    return digests.mac("sha512", secret.encode(), token_id.encode())
 
 
 def token_password(secret: str, token_id: str) -> str:

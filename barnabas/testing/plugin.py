@@ -1,25 +1,36 @@
-"""The pytest plugin: fixtures `barnabas_cluster` and `barnabas_topic`, their markers and ini options.
+"""The pytest plugin: fixtures `barnabas_cluster`, `barnabas_topic` and `simulated_cluster`, their markers and options.
 
 pytest loads it in every run where Barnabas is installed, so it imports only pytest until a test uses one of the
 fixtures. Clusters live until the session ends; all tests with equal settings share one. Each worker of xdist is a
 session. The report of a failed test contains the processes' output during the test.
+
+A test that uses `simulated_cluster` does not run in this process. An interpreter with the simulated machine runs it, by
+a pytest of its own, which loads this plugin too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pytest
 
 if TYPE_CHECKING:
     from barnabas.testing.running import Cluster, Settings
+    from barnabas.testing.simulation.cluster import SimulatedCluster
+    from barnabas.testing.simulation.runner import Runner
 
 ReportHook: TypeAlias = Generator[None, pytest.TestReport, pytest.TestReport]
 
 CLUSTER_MARKER = "barnabas"
 TOPIC_MARKER = "barnabas_topic"
+SIMULATION_MARKER = "simulation"
+SIMULATED = "simulated_cluster"
+IN_CHILD = "barnabas-simulation-child"  # the plugin of in_child.py
 MARKERS = (
+    f"{SIMULATION_MARKER}(brokers=3, seeds=1, config={{}}, limit=86400, controllers=1): the cluster of {SIMULATED}; "
+    "the test runs once for each seed, and for at most `limit` seconds of virtual time",
     f"{CLUSTER_MARKER}(brokers=1, config={{}}, fresh=False, security=None, users={{}}, acls=[]): the cluster that this "
     "test needs; `fresh`: one that no other test has used; `security`: SSL, SASL_SSL or SASL_PLAINTEXT, with `users` "
     "(passwords by name) and `acls` (arguments of `barnabas acl add`)",
@@ -28,7 +39,14 @@ MARKERS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the ini options."""
+    """Add the options."""
+    group = parser.getgroup("barnabas")
+    group.addoption(
+        "--simulation-seed", type=int, default=1, metavar="N", help="first seed of tests with simulated_cluster"
+    )
+    group.addoption(
+        "--simulation-seeds", type=int, default=0, metavar="N", help="so many seeds of each test, whatever it asks for"
+    )
     parser.addini("barnabas_brokers", "brokers of the barnabas_cluster fixture (default 1)", default="1")
     parser.addini("barnabas_config", "key=value lines: server properties of its processes", type="linelist")
     parser.addini("barnabas_port", "port of broker 0 (default 0: free ports, as parallel runs need)", default="0")
@@ -38,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+
+
+_RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 
 
 class Clusters:
@@ -109,6 +130,8 @@ class ClusterRequest:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Pass a marker's arguments to the session's fixture as its parameter, so that pytest groups equal ones."""
+    if SIMULATED in metafunc.fixturenames:
+        _generate_seeds(metafunc)
     marker = metafunc.definition.get_closest_marker(CLUSTER_MARKER)
     if marker is None or "barnabas_cluster" not in metafunc.fixturenames:
         return
@@ -167,6 +190,81 @@ def barnabas_topic(request: pytest.FixtureRequest, barnabas_cluster: Cluster) ->
     marker = request.node.get_closest_marker(TOPIC_MARKER)
     properties: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
     return barnabas_cluster.create_topic(request.node.name, **properties)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The arguments of the marker `simulation`."""
+
+    brokers: int = 3
+    seeds: int = 1
+    config: Mapping[str, object] = field(default_factory=dict)
+    limit: float = 86_400.0
+    controllers: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("brokers", "seeds", "controllers"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise TypeError(f"{name}={value!r} is no positive number")
+        if not isinstance(self.config, Mapping):
+            raise TypeError(f"config={self.config!r} is no mapping of settings to values")
+        if not isinstance(self.limit, int | float) or self.limit <= 0:
+            raise TypeError(f"limit={self.limit!r} is no positive number of seconds")
+
+    @classmethod
+    def of(cls, item: pytest.Item | pytest.Function) -> Simulation:
+        """The arguments for a test. Raises UsageError."""
+        marker = item.get_closest_marker(SIMULATION_MARKER)
+        try:
+            return cls() if marker is None else cls(*marker.args, **marker.kwargs)
+        except TypeError as error:
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.{SIMULATION_MARKER}: {error}") from error
+
+
+def _generate_seeds(metafunc: pytest.Metafunc) -> None:
+    wanted = Simulation.of(metafunc.definition)
+    option = metafunc.config.option
+    if option.simulation_seeds < 0:
+        raise pytest.UsageError(f"--simulation-seeds {option.simulation_seeds}: no positive number")
+    seeds = range(option.simulation_seed, option.simulation_seed + (option.simulation_seeds or wanted.seeds))
+    metafunc.parametrize(SIMULATED, list(seeds), indirect=True, ids=[f"seed{seed}" for seed in seeds])
+
+
+@pytest.fixture
+def simulated_cluster(request: pytest.FixtureRequest) -> Iterator[SimulatedCluster]:
+    """A Kafka cluster in virtual time (`barnabas.testing.simulation.cluster.SimulatedCluster`), decided by a seed.
+
+    The whole test runs in an interpreter of its own, where time, threads, sockets and random numbers are simulated.
+    `@pytest.mark.simulation(brokers=3, seeds=20, config={...})` sets its properties.
+    """
+    child: Any = request.config.pluginmanager.get_plugin(IN_CHILD)
+    if child is None:
+        pytest.fail(f"{SIMULATED} is requested while the test runs: make it an argument of the test", pytrace=False)
+    wanted = Simulation.of(request.node)
+    yield from child.make_cluster(wanted.brokers, dict(wanted.config), wanted.controllers)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test with a simulated cluster in an interpreter of its own."""
+    config = item.config
+    if SIMULATED not in getattr(item, "fixturenames", ()) or config.pluginmanager.has_plugin(IN_CHILD):
+        return None
+    runner = config.stash.get(_RUNNER, None)
+    if runner is None:
+        from barnabas.testing.simulation.runner import Runner
+
+        runner = config.stash[_RUNNER] = Runner(config)
+        config.add_cleanup(runner.close)
+    seed = item.callspec.params[SIMULATED]  # type: ignore[attr-defined]
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runner.run(item, seed, config.option.simulation_seed, Simulation.of(item).limit):
+        item.ihook.pytest_runtest_logreport(report=report)
+    # Why: fixtures of wider scopes that the tests before have set up, and the next test does not use, must end.
+    item.session._setupstate.teardown_exact(nextitem)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

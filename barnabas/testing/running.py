@@ -31,6 +31,7 @@ from barnabas.config.properties import parse_properties
 
 if TYPE_CHECKING:
     from barnabas.client.client_properties import ClientProperties
+    from barnabas.clock import ClusterClock
     from barnabas.faults import Faults
     from barnabas.testing.reading import Assignments, Reader
     from barnabas.testing.records import Matcher, Record
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S = 30
 LOG_LINES = 40
 TIMEOUT_S = 10.0
+OK = 200
 ADMIN = "admin"
 TOPIC_NAME_MAX = 200
 _numbers = itertools.count(1)
@@ -187,6 +189,26 @@ class Cluster:
             supervisor.stdout.close()
         self._complaints.close()
 
+    # Pages
+
+    def read_page(self, url: str) -> str:
+        """Return the text of a page, such as one of `metrics_urls`, with the credentials of the cluster.
+
+        Raises OSError and http.client.HTTPException if it does not answer, ValueError for another status than 200.
+        """
+        from urllib.parse import urlsplit
+
+        from barnabas.common.pages.page_access import of_directory
+        from barnabas.common.pages.page_client import ask
+
+        parts = urlsplit(url)
+        target = parts._replace(scheme="", netloc="").geturl()
+        host, port = parts.hostname or "", parts.port or 0
+        answer = ask(host, port, "GET", target, of_directory(self.directory), timeout_s=TIMEOUT_S)
+        if answer.status != OK:
+            raise ValueError(f"{url} answers {answer.status} {answer.reason}")
+        return answer.body.decode()
+
     # Security
 
     def client_settings(self, user: str = ADMIN, client: str = "librdkafka") -> dict[str, Any]:
@@ -301,6 +323,16 @@ class Cluster:
         from barnabas.faults import Faults
 
         return Faults(self.directory)
+
+    @cached_property
+    def clock(self) -> ClusterClock:
+        """Moves the cluster's time forward: `kafka.clock.advance("7d")`, in a cluster with barnabas.clock.enable=true.
+
+        See docs/clock.md.
+        """
+        from barnabas.clock import ClusterClock
+
+        return ClusterClock(self.directory)
 
     @cached_property
     def _reader(self) -> Reader:

@@ -1,4 +1,4 @@
-"""The Java clients that load a system: kafka-producer-perf-test and three small programs of ours (`java/`).
+"""The Java clients that load a system: kafka-producer-perf-test and four small programs of ours (`java/`).
 
 Each runs in a separate JVM. Its first records are not counted unless a measurement is about them, since a short run
 spends half its time in the JIT compiler. A result includes the client's CPU time of the whole run, with the compiler's.
@@ -14,7 +14,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
+from barnabas.cluster.security.client_settings import properties_text
 from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.kafka.kafka_tools import MAIN_CLASSES
 
@@ -77,15 +79,26 @@ class Transactions:
 
 
 def produce(
-    runtime: KafkaRuntime, bootstrap: str, topic: str, count: int, record_bytes: int, *settings: str, warm_up: int = 0
+    runtime: KafkaRuntime,
+    bootstrap: str,
+    topic: str,
+    count: int,
+    record_bytes: int,
+    *settings: str,
+    warm_up: int = 0,
+    client: Mapping[str, str] | None = None,
 ) -> Throughput:
     """Send records at full speed with kafka-producer-perf-test. The rate leaves out the first `warm_up` records.
-    `settings` are the producer's, as `key=value`. Raises ClientError.
+    `settings` are the producer's, as `key=value`; those of `client` may have any value. Raises ClientError.
     """
     size = ("--num-records", str(count), "--record-size", str(record_bytes), "--throughput", "-1")
     uncounted = ("--warmup-records", str(warm_up)) if warm_up else ()
     properties = ("--command-property", f"bootstrap.servers={bootstrap}", *settings)
-    ran = _tool(runtime, "kafka-producer-perf-test", "--topic", topic, *size, *uncounted, *properties)
+    with NamedTemporaryFile("w", suffix=".properties") as file:
+        file.write(properties_text(client or {}))
+        file.flush()
+        options = (*size, *uncounted, *properties, "--command-config", file.name)
+        ran = _tool(runtime, "kafka-producer-perf-test", "--topic", topic, *options)
     match = re.search(r"\(([\d.]+) MB/sec\)", ran.last_line)
     if match is None:
         raise ClientError(ran.output)
@@ -110,6 +123,16 @@ def read_in_groups(
     ran = _program(runtime, "Consumers", MANY_CLIENTS_JVM, arguments)
     result = json.loads(ran.last_line)
     return Groups(result["assigned_s"], result["bytes"] / MIB / result["read_s"], ran.cpu_seconds / passes)
+
+
+def read_shared(runtime: KafkaRuntime, bootstrap: str, topic: str, members: int, count: int, passes: int) -> Throughput:
+    """Let the members of a share group read `count` records of the topic (java/ShareConsumers.java), `passes` times in
+    the same JVM. The result is that of the last pass, with the mean CPU time. Raises ClientError.
+    """
+    arguments = [topic, str(members), str(passes), str(count), f"bootstrap.servers={bootstrap}"]
+    ran = _program(runtime, "ShareConsumers", MANY_CLIENTS_JVM, arguments)
+    result = json.loads(ran.last_line)
+    return Throughput(result["bytes"] / MIB / result["read_s"], ran.cpu_seconds / passes)
 
 
 def end_to_end(runtime: KafkaRuntime, bootstrap: str, topic: str, warm_up: int, count: int) -> Latency:

@@ -1,9 +1,10 @@
 /*
  * Clients that overload a broker or do not read its responses: one program, one role for each process.
  *
- * pressure offer PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS ERROR_CODE_OFFSET FRAMES
+ * pressure offer PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS ERROR_CODE_OFFSET FRAMES [LOGIN]
  *     keeps IN_FLIGHT requests in flight on each connection; 0: sends without waiting, until the socket is full.
- *     Responses are read, counted and checked (correlation ids in order).
+ *     Responses are read, counted and checked (correlation ids in order). LOGIN is a file like FRAMES, whose frames
+ *     are sent first on each connection, one after another.
  * pressure hold PORT CONNECTIONS
  *     opens connections and sends nothing.
  * pressure half PORT CONNECTIONS SENT_BYTES FRAMES
@@ -13,11 +14,22 @@
  *     sends COUNT frames on each connection (0: until the socket is full) and reads slowly; 0 bytes: never.
  * pressure storm PORT PER_SECOND MEASURE_MS FRAMES
  *     opens PER_SECOND connections a second; each sends one request, reads the response and closes.
+ * pressure strangers PORT PER_SECOND MEASURE_MS SKIPPED FRAMES
+ *     opens PER_SECOND connections a second, OPEN_MAX at once. Each sends the frames one after another, without their
+ *     first SKIPPED bytes (4: what they hold is no Kafka frame), and waits for some bytes before the next. After the last one it waits for the server to close, or for LAST_MS, and closes. A
+ *     frame that ends in "r=" is a SCRAM client's last message: the nonce of the server's is added, and a wrong proof.
+ *     Prints how many were answered to the end ("requests"), and how many were not ("errors").
+ * pressure sink PORT
+ *     a server that does no work: answers every piece of bytes with a server's first SCRAM message, and closes after
+ *     SINK_ANSWERS. It shows what `strangers` itself costs.
  *
  * FRAMES is a file of request frames with their 4-byte length; connection i sends frame i modulo their number.
- * `hold`, `half` and `read` print {"held": N} once all connections are set up, and run until their standard input ends.
- * Connections come from 127.0.0.2, 127.0.0.3, …, for enough ports. One thread, one epoll.
+ * `offer`, `hold`, `half` and `read` print {"held": N} once all connections are set up; the last three run until their
+ * standard input ends. `offer` begins to measure WARM_UP_MS later.
+ * Connections come from 127.0.0.2, 127.0.0.3, …, for enough ports; those of strangers come from 127.1.1.1 to
+ * 127.1.1.200. One thread, one epoll.
  */
+#define _GNU_SOURCE
 #include "latencies.h"
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -32,6 +44,11 @@
 #define TICK_MS 100
 #define SMALL_BUFFER_BYTES 16384
 #define ADDRESSES 200
+#define STRANGERS_NETWORK 0x7f010101 /* 127.1.1.1, in another /24 than all others */
+#define OPEN_MAX 2000
+#define PATIENCE_MS 1000 /* of a stranger, for each answer */
+#define LAST_MS 300
+#define SINK_ANSWERS 3
 
 struct connection {
     int descriptor;
@@ -47,18 +64,26 @@ struct connection {
 
 static const uint8_t *frames[FRAMES_MAX];
 static size_t frame_count;
+static const uint8_t *login; /* frames; NULL: none */
+static size_t login_bytes;
 static size_t error_code_offset;
 static int epoll;
 
 /* --- setting up --- */
 
-static void read_frames(const char *path) {
+static uint8_t *read_file(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
     struct stat about;
     if (file == NULL || fstat(fileno(file), &about) != 0) die(path);
     uint8_t *bytes = malloc((size_t)about.st_size);
-    size_t size = fread(bytes, 1, (size_t)about.st_size, file);
+    *size = fread(bytes, 1, (size_t)about.st_size, file);
     fclose(file);
+    return bytes;
+}
+
+static void read_frames(const char *path) {
+    size_t size;
+    uint8_t *bytes = read_file(path, &size);
     for (size_t position = 0; position < size && frame_count < FRAMES_MAX; position += 4 + read_u32(bytes + position)) {
         frames[frame_count++] = bytes + position;
     }
@@ -67,6 +92,15 @@ static void read_frames(const char *path) {
 
 static void set_non_blocking(int descriptor) {
     if (fcntl(descriptor, F_SETFL, O_NONBLOCK) != 0) die("fcntl");
+}
+
+static void log_in(int descriptor) {
+    for (size_t position = 0; position < login_bytes; position += 4 + read_u32(login + position)) {
+        uint8_t size[4], answer[BUFFER_BYTES];
+        send_all(descriptor, login + position, 4 + read_u32(login + position));
+        if (recv(descriptor, size, 4, MSG_WAITALL) != 4 || read_u32(size) > BUFFER_BYTES) die("login");
+        if (recv(descriptor, answer, read_u32(size), MSG_WAITALL) != (ssize_t)read_u32(size)) die("login");
+    }
 }
 
 /* Open connection number `number`. The number selects the local address. */
@@ -85,6 +119,7 @@ static int connected(int port, int number, int buffer_bytes) {
     struct sockaddr_in to = local_address(port);
     if (connect(descriptor, (struct sockaddr *)&to, sizeof to) != 0) die("connect");
     set_no_delay(descriptor);
+    log_in(descriptor);
     return descriptor;
 }
 
@@ -206,9 +241,11 @@ static void report(void) {
            quantile_us(0.5), quantile_us(0.99), quantile_us(1));
 }
 
-static void offer(int port, int count, uint32_t in_flight) {
+static void offer(int port, int count, uint32_t in_flight, uint64_t warm_up_ms, uint64_t measure_ms) {
     /* Without small buffers, a client that does not wait first fills megabytes of kernel memory for each connection. */
     struct connection *connections = connect_all(port, count, in_flight == 0 ? BUFFER_BYTES : 0);
+    report_held(count);
+    measure_from(warm_up_ms, measure_ms);
     for (int i = 0; i < count; i++) {
         watch(&connections[i], EPOLLIN | EPOLLOUT | EPOLLET);
     }
@@ -345,6 +382,158 @@ static void storm(int port, uint32_t per_second, uint64_t measure_ms) {
     report();
 }
 
+/* --- strangers --- */
+
+struct stranger {
+    int descriptor;
+    size_t sent; /* frames */
+    uint64_t due_ns; /* when it gives up */
+    struct stranger *next, *before; /* in order of `due_ns` for those that wait, which is nearly that of their starts */
+};
+
+static struct stranger waiting = {.next = &waiting, .before = &waiting};
+
+static void wait_until(struct stranger *stranger, uint64_t due_ns) {
+    if (stranger->next != NULL) {
+        stranger->next->before = stranger->before;
+        stranger->before->next = stranger->next;
+    }
+    stranger->due_ns = due_ns;
+    stranger->before = waiting.before;
+    stranger->next = &waiting;
+    waiting.before->next = stranger;
+    waiting.before = stranger;
+}
+
+static void end_stranger(struct stranger *stranger) {
+    stranger->next->before = stranger->before;
+    stranger->before->next = stranger->next;
+    close(stranger->descriptor);
+    free(stranger);
+}
+
+/* Send the next frame, with the nonce of the answer if it is for that. Returns 0 if that fails. */
+static int send_next(struct stranger *stranger, size_t skipped, const uint8_t *answer, size_t answer_size) {
+    const uint8_t *frame = frames[stranger->sent++];
+    size_t size = 4 + read_u32(frame);
+    uint8_t final[1024];
+    static const char proof[] = ",p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="; /* of 32 bytes, for SHA-256 */
+    if (size > 2 && size < 512 && memcmp(frame + size - 2, "r=", 2) == 0) {
+        const uint8_t *nonce = answer_size > 2 ? memmem(answer, answer_size, "r=", 2) : NULL;
+        if (nonce == NULL) return 0;
+        nonce += 2;
+        const uint8_t *end = memchr(nonce, ',', (size_t)(answer + answer_size - nonce));
+        if (end == NULL || end - nonce > 256) return 0;
+        size_t nonce_size = (size_t)(end - nonce), token_at = size - 9; /* "c=biws,r=" is there */
+        memcpy(final, frame, size);
+        memcpy(final + size, nonce, nonce_size);
+        memcpy(final + size + nonce_size, proof, sizeof proof - 1);
+        size += nonce_size + sizeof proof - 1;
+        write_u32(final, (uint32_t)(size - 4));
+        write_u32(final + token_at - 4, (uint32_t)(size - token_at)); /* SaslAuthenticate v0: bytes with their size */
+        frame = final;
+    }
+    return send(stranger->descriptor, frame + skipped, size - skipped, MSG_NOSIGNAL) == (ssize_t)(size - skipped);
+}
+
+static void strangers(int port, uint32_t per_second, uint64_t measure_ms, size_t skipped_bytes) {
+    uint32_t open = 0;
+    uint64_t started = 0, skipped = 0, completed = 0, failed = 0, start_ns = now_ns();
+    measure_from(0, measure_ms);
+    struct epoll_event events[EVENTS_MAX];
+    struct sockaddr_in to = local_address(port);
+    while (now_ns() < results.end_ns) {
+        uint64_t due = (now_ns() - start_ns) * per_second / 1000000000u;
+        for (; started + skipped < due; ) {
+            if (open >= OPEN_MAX) {
+                skipped++;
+                continue;
+            }
+            struct stranger *stranger = calloc(1, sizeof *stranger);
+            stranger->descriptor = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+            struct sockaddr_in from = {.sin_family = AF_INET};
+            from.sin_addr.s_addr = htonl(STRANGERS_NETWORK + (uint32_t)(started % ADDRESSES));
+            int one = 1;
+            setsockopt(stranger->descriptor, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
+            if (bind(stranger->descriptor, (struct sockaddr *)&from, sizeof from) != 0) die("bind");
+            if (connect(stranger->descriptor, (struct sockaddr *)&to, sizeof to) != 0 && errno != EINPROGRESS) die("connect");
+            struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = stranger};
+            if (epoll_ctl(epoll, EPOLL_CTL_ADD, stranger->descriptor, &event) != 0) die("epoll_ctl");
+            wait_until(stranger, now_ns() + PATIENCE_MS * 1000000u);
+            open++;
+            started++;
+        }
+        int ready = epoll_wait(epoll, events, EVENTS_MAX, 1);
+        for (int i = 0; i < ready; i++) {
+            struct stranger *stranger = events[i].data.ptr;
+            int is_over = (events[i].events & EPOLLERR) != 0;
+            if (!is_over && stranger->sent == 0 && events[i].events & EPOLLOUT) is_over = !send_next(stranger, skipped_bytes, NULL, 0);
+            if (!is_over && events[i].events & EPOLLIN) {
+                uint8_t bytes[8192];
+                ssize_t count = recv(stranger->descriptor, bytes, sizeof bytes, 0);
+                if (count <= 0 && !(count < 0 && errno == EAGAIN)) {
+                    is_over = 1;
+                } else if (count > 0 && stranger->sent < frame_count) {
+                    is_over = !send_next(stranger, skipped_bytes, bytes, (size_t)count);
+                    wait_until(stranger, now_ns() + PATIENCE_MS * 1000000u);
+                } else if (count > 0 && stranger->sent == frame_count) {
+                    stranger->sent++; /* answered */
+                    wait_until(stranger, now_ns() + LAST_MS * 1000000u);
+                }
+            }
+            if (is_over) {
+                completed += stranger->sent > frame_count;
+                failed += stranger->sent <= frame_count;
+                end_stranger(stranger);
+                open--;
+            }
+        }
+        while (waiting.next != &waiting && waiting.next->due_ns < now_ns()) {
+            completed += waiting.next->sent > frame_count;
+            failed += waiting.next->sent <= frame_count;
+            end_stranger(waiting.next);
+            open--;
+        }
+    }
+    printf("{\"requests\": %llu, \"errors\": %llu, \"started\": %llu, \"skipped\": %llu}\n", (unsigned long long)completed,
+           (unsigned long long)failed, (unsigned long long)started, (unsigned long long)skipped);
+}
+
+static void sink(int port) {
+    static const char text[] = "\0\0\0\x60\0\0\0\0r=abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz,s=c2FsdHNhbHRzYWx0c2FsdA==,i=4096";
+    static uint8_t answered[1 << 16]; /* by descriptor */
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    struct sockaddr_in address = local_address(port);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0) die("bind");
+    if (listen(listener, 1024) != 0) die("listen");
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, events[EVENTS_MAX];
+    epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event);
+    event.data.fd = 0;
+    epoll_ctl(epoll, EPOLL_CTL_ADD, 0, &event);
+    report_held(0);
+    for (;;) {
+        int ready = epoll_wait(epoll, events, EVENTS_MAX, -1);
+        for (int i = 0; i < ready; i++) {
+            int descriptor = events[i].data.fd;
+            uint8_t bytes[8192];
+            if (descriptor == 0) return; /* the end of the standard input */
+            if (descriptor == listener) {
+                int accepted = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+                if (accepted < 0 || accepted >= 1 << 16) continue;
+                answered[accepted] = 0;
+                event.data.fd = accepted;
+                epoll_ctl(epoll, EPOLL_CTL_ADD, accepted, &event);
+                continue;
+            }
+            ssize_t count = recv(descriptor, bytes, sizeof bytes, 0);
+            if (count < 0 && errno == EAGAIN) continue;
+            if (count > 0) send(descriptor, text, sizeof text, MSG_NOSIGNAL);
+            if (count <= 0 || ++answered[descriptor] == SINK_ANSWERS) close(descriptor);
+        }
+    }
+}
+
 static void raise_descriptor_limit(void) {
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -362,13 +551,13 @@ int main(int count, char **arguments) {
     if (epoll < 0) die("epoll_create1");
     int port = count > 2 ? atoi(arguments[2]) : 0;
     int number = count > 3 ? atoi(arguments[3]) : 0;
-    if (is_role(arguments, count, "offer", 7)) {
+    if (is_role(arguments, count, "offer", 7) || is_role(arguments, count, "offer", 8)) {
         uint32_t in_flight = (uint32_t)atoi(arguments[4]);
         if (in_flight > IN_FLIGHT_MAX) die("in flight");
         error_code_offset = (size_t)atoi(arguments[7]);
         read_frames(arguments[8]);
-        measure_from((uint64_t)atoi(arguments[5]), (uint64_t)atoi(arguments[6]));
-        offer(port, number, in_flight);
+        if (count == 10) login = read_file(arguments[9], &login_bytes);
+        offer(port, number, in_flight, (uint64_t)atoi(arguments[5]), (uint64_t)atoi(arguments[6]));
     } else if (is_role(arguments, count, "hold", 2)) {
         connect_all(port, number, 0);
         report_held(number);
@@ -382,6 +571,11 @@ int main(int count, char **arguments) {
     } else if (is_role(arguments, count, "storm", 4)) {
         read_frames(arguments[5]);
         storm(port, (uint32_t)number, (uint64_t)atoi(arguments[4]));
+    } else if (is_role(arguments, count, "strangers", 5)) {
+        read_frames(arguments[6]);
+        strangers(port, (uint32_t)number, (uint64_t)atoi(arguments[4]), (size_t)atoi(arguments[5]));
+    } else if (is_role(arguments, count, "sink", 1)) {
+        sink(port);
     } else {
         fprintf(stderr, "usage: see the first comment of pressure.c\n");
         return 2;

@@ -60,6 +60,12 @@ class Aggressor:
         result: dict[str, float] = json.loads(last or "{}")
         return result
 
+    def offered(self) -> Offered:
+        """Wait until a client that offers a load ends by itself. Raises AssertionError if requests were rejected."""
+        result = self.result()
+        assert result["errors"] == 0, f"the broker rejected {result['errors']} requests"
+        return Offered(result["requests"] / result["seconds"], result["p99_us"] / 1000)
+
 
 class Pressure:
     """The compiled program. The constructor raises CompilerError."""
@@ -77,21 +83,39 @@ class Pressure:
         frames: Sequence[bytes],
         measure_ms: int,
         warm_up_ms: int = WARM_UP_MS,
+        login: Sequence[bytes] = (),
     ) -> Offered:
+        """Run `offering` to its end."""
+        with self.offering(port, connections, in_flight, frames, measure_ms, warm_up_ms, login) as offering:
+            return offering.offered()
+
+    @contextlib.contextmanager
+    def offering(
+        self,
+        port: int,
+        connections: int,
+        in_flight: int,
+        frames: Sequence[bytes],
+        measure_ms: int,
+        warm_up_ms: int = WARM_UP_MS,
+        login: Sequence[bytes] = (),
+    ) -> Iterator[Aggressor]:
         """Send produce requests; `in_flight` 0 does not wait for responses. All `frames` are for one topic.
 
-        Raises AssertionError if the broker closes a connection or responds out of order.
+        Each connection first sends the frames of `login` and waits for their responses. The warm-up begins when all
+        have done so; then this yields. The role raises AssertionError if the broker closes a connection or responds
+        out of order.
         """
         numbers = (connections, in_flight, warm_up_ms, measure_ms, _error_code_offset(frames[0]))
-        with self._running("offer", port, *numbers, self._file(frames)) as aggressor:
-            result = aggressor.result()
-        assert result["errors"] == 0, f"the broker rejected {result['errors']} requests"
-        return Offered(result["requests"] / result["seconds"], result["p99_us"] / 1000)
+        files = [self._file(frames), *([self._file(login)] if login else [])]
+        with self._running("offer", port, *numbers, *files, reports_ready=True) as aggressor:
+            yield aggressor
 
     @contextlib.contextmanager
     def greedy(self, port: int, connections: int, frames: Sequence[bytes], measure_ms: int) -> Iterator[Aggressor]:
         """Send one request at a time on each connection, and read the responses at full speed."""
-        with self._running("offer", port, connections, 1, 0, measure_ms, 0, self._file(frames)) as aggressor:
+        numbers = (connections, 1, 0, measure_ms, 0)
+        with self._running("offer", port, *numbers, self._file(frames), reports_ready=True) as aggressor:
             yield aggressor
 
     @contextlib.contextmanager
@@ -119,6 +143,25 @@ class Pressure:
     def storm(self, port: int, per_second: int, measure_ms: int, frames: Sequence[bytes]) -> Iterator[Aggressor]:
         """Open `per_second` connections a second; each sends one request, reads the response and closes."""
         with self._running("storm", port, per_second, measure_ms, self._file(frames)) as aggressor:
+            yield aggressor
+
+    @contextlib.contextmanager
+    def strangers(
+        self, port: int, per_second: int, measure_ms: int, frames: Sequence[bytes], *, are_frames: bool = True
+    ) -> Iterator[Aggressor]:
+        """Open `per_second` connections a second; each sends the frames one after another and never logs in.
+
+        With `are_frames` false, these are other bytes than Kafka frames.
+        """
+        framed = frames if are_frames else [len(data).to_bytes(4, "big") + data for data in frames]
+        numbers = (per_second, measure_ms, 0 if are_frames else 4)
+        with self._running("strangers", port, *numbers, self._file(framed)) as aggressor:
+            yield aggressor
+
+    @contextlib.contextmanager
+    def sink(self, port: int) -> Iterator[Aggressor]:
+        """Run a server that does no work."""
+        with self._running("sink", port, reports_ready=True) as aggressor:
             yield aggressor
 
     @contextlib.contextmanager

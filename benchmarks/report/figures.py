@@ -2,8 +2,8 @@
 
 There are two kinds of targets. `ratio` bounds the median of Barnabas / Apache Kafka in the same round. `own` bounds
 Barnabas's own median, in the figure's unit. The direction decides between "at least" and "at most". The ratios are
-those of the project's issue 8 ("Ahead of Apache Kafka on the same two cores") and issue 15 (transactions). The own
-bounds are older targets that still hold.
+those of the project's issues 8 ("Ahead of Apache Kafka on the same two cores"), 15 (transactions) and 17 (TLS, SASL
+and ACLs). The own bounds are older targets that still hold, and issue 17's of what ACLs may cost.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def _moved(name: str, *, rate: float, cpu: float | None = None) -> Iterator[Figu
     yield clients_cpu(name)
 
 
+def _beside_acls(name: str) -> Iterator[Figure]:
+    yield more(f"{name}, rate kept with 1,000 ACLs", "", own=0.95)
+    yield less(f"{name}, CPU with 1,000 ACLs", "")
+
+
 FIGURES = {
     figure.name: figure
     for figure in (
@@ -92,15 +97,26 @@ FIGURES = {
         more("50 consumers in 10 groups, consume", "MB/s"),
         less("50 consumers in 10 groups, KIP-848, assigned", "s"),
         more("50 consumers in 10 groups, KIP-848, consume", "MB/s"),
+        more("1 share consumer, consume", "MB/s", ratio=1.0),
+        more("8 share consumers, consume", "MB/s", ratio=1.0),
+        less("share consumers, memory", "MB"),
         less("start, 1 broker", "s", ratio=0.3, own=1.0),
         less("idle memory, 1 broker", "MB"),
         less("idle memory, largest process", "MB", own=60.0),
         less("start, 3 brokers", "s", ratio=0.3, own=2.0),
         less("idle memory, 3 brokers", "MB", own=200.0),
+        *_moved("secure produce 1 KiB", rate=1.0),
+        *_moved("secure consume 1 KiB", rate=1.0),
+        less("secure memory after load", "MB"),
         *_moved("first load, produce 1 KiB", rate=1.3, cpu=0.6),
         *_moved("first load, consume 1 KiB", rate=1.0, cpu=0.6),
         less("first load, memory", "MB", ratio=0.15),
+        *_moved("first secure load, produce 1 KiB", rate=1.0),
+        *_moved("first secure load, consume 1 KiB", rate=1.0),
+        less("first secure load, memory", "MB"),
         *_moved("first load, acks=all, RF 3", rate=1.1),
+        *_beside_acls("small produce 32x2"),
+        *_beside_acls("produce 1 KiB"),
         less("1,000 partitions, stop", "s"),
         less("1,000 partitions, start", "s"),
         less("1,000 partitions, memory after start", "MB"),
@@ -112,5 +128,16 @@ FIGURES = {
         less("interruption: none", "ms"),
         less("interruption: kill -9", "ms", ratio=1.0),
         less("interruption: controlled shutdown", "ms", own=200.0),
+        less("active controller killed, next decision", "ms", ratio=1.2),
+        less("active controller alive, producer's gap", "ms"),
+        less("active controller killed, producer's gap", "ms"),
+        less("active controller alive, consumer's gap", "ms"),
+        less("active controller killed, consumer's gap", "ms"),
+        less("1,000 topics one by one", "s"),
+        less("1,000 topics one by one, known to all", "s"),
+        less("1,000 topics in one request", "s"),
+        less("1,000 topics in one request, known to all", "s"),
+        less("1,000 topics, memory of brokers", "MB"),
+        less("1,000 topics, memory of controllers", "MB"),
     )
 }

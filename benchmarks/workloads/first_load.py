@@ -8,28 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from benchmarks.bench import PARTITIONS, Bench, Round, Samples, admin_of, create_topic
+from benchmarks.bench import PARTITIONS, Bench, Measure, Round, Samples, admin_of, create_topic
 from benchmarks.systems import System, memory_mb, remove, running
 from benchmarks.workloads.throughput import KIB, REPLICAS, consume, produce
 
-NAME = "first load"
-TOPIC = "first"
+NAME, SECURE_NAME = "first load", "first secure load"
+TOPIC = "bench-first"
 
 
-@contextmanager
-def one_broker(bench: Bench, system: System) -> Iterator[Round]:
+def one_broker(name: str) -> Measure:
     """Start on empty storage, produce 1 KiB records with acks=1 into 6 partitions, and read all with one consumer.
     Then measure the memory in use.
     """
 
-    def load() -> Samples:
-        count = bench.size.records_first
-        create_topic(admin_of(system), TOPIC, PARTITIONS)
-        samples = produce(bench, system, f"{NAME}, produce 1 KiB", TOPIC, count, KIB, "acks=1", warm_up_share=0)
-        samples |= consume(bench, system, f"{NAME}, consume 1 KiB", TOPIC, 1, count, passes=1)
-        return {**samples, f"{NAME}, memory": sum(memory_mb(system).values())}
+    @contextmanager
+    def measure(bench: Bench, system: System) -> Iterator[Round]:
+        def load() -> Samples:
+            count = bench.size.records_first
+            create_topic(admin_of(system), TOPIC, PARTITIONS)
+            samples = produce(bench, system, f"{name}, produce 1 KiB", TOPIC, count, KIB, "acks=1", warm_up_share=0)
+            samples |= consume(bench, system, f"{name}, consume 1 KiB", TOPIC, 1, count, passes=1)
+            return {**samples, f"{name}, memory": sum(memory_mb(system).values())}
 
-    yield lambda: _from_nothing(system, load)
+        yield lambda: _from_nothing(system, load)
+
+    return measure
 
 
 @contextmanager

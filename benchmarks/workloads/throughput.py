@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from benchmarks.bench import PARTITIONS, Bench, Round, Samples
+from benchmarks.bench import PARTITIONS, Bench, Measure, Round, Samples
 from benchmarks.load import clients
 from benchmarks.systems import System, memory_mb, used_cpu_seconds
 
@@ -18,18 +18,21 @@ PASSES = 4  # of consumers; their rate stops rising after about three
 Moved = TypeVar("Moved", clients.Throughput, clients.Groups)
 
 
-@contextmanager
-def produce_and_consume_1k(bench: Bench, system: System) -> Iterator[Round]:
+def produce_and_consume_1k(prefix: str = "") -> Measure:
     """Produce 1 KiB records with acks=1 into 6 partitions. One consumer reads half of them; then measure the memory."""
 
-    def once() -> Samples:
-        count = bench.size.records_1k
-        with bench.topic(system) as topic:
-            samples = produce(bench, system, "produce 1 KiB", topic, count, KIB, "acks=1")
-            samples |= consume(bench, system, "consume 1 KiB", topic, 1, count // 2)
-            return {**samples, "memory after load": sum(memory_mb(system).values())}
+    @contextmanager
+    def measure(bench: Bench, system: System) -> Iterator[Round]:
+        def once() -> Samples:
+            count = bench.size.records_1k
+            with bench.topic(system) as topic:
+                samples = produce(bench, system, f"{prefix}produce 1 KiB", topic, count, KIB, "acks=1")
+                samples |= consume(bench, system, f"{prefix}consume 1 KiB", topic, 1, count // 2)
+                return {**samples, f"{prefix}memory after load": sum(memory_mb(system).values())}
 
-    yield once
+        yield once
+
+    return measure
 
 
 @contextmanager
@@ -82,7 +85,14 @@ def produce(
         name,
         count * record_bytes,
         lambda: clients.produce(
-            bench.runtime, system.bootstrap, topic, count, record_bytes, *settings, warm_up=warm_up
+            bench.runtime,
+            system.bootstrap,
+            topic,
+            count,
+            record_bytes,
+            *settings,
+            warm_up=warm_up,
+            client=system.access.java,
         ),
     )
 
@@ -95,7 +105,9 @@ def consume(
         system,
         name,
         readers * count * KIB,
-        lambda: clients.read_in_groups(bench.runtime, system.bootstrap, topic, readers, 1, count, passes),
+        lambda: clients.read_in_groups(
+            bench.runtime, system.bootstrap, topic, readers, 1, count, passes, system.access.java
+        ),
         times=passes,
     )
 

@@ -4,8 +4,9 @@ Behaviour
 - The request, completed by its session, becomes a list of partitions. Each is read up to the offset that its isolation
   allows (followers: LEO; read_uncommitted: HW; read_committed: LSO), as slices of files that are never copied.
 - What was revoked while a request waited is not in its response.
-- The response is sent at once when min_bytes are there, when max_wait_ms is 0, or when a partition has an error, a
-  diverging epoch or a preferred replica. Otherwise the request is parked (`DelayedFetch`).
+- The response is sent at once when min_bytes are there, when max_wait_ms is 0, or when reading a partition meets an
+  error, a diverging epoch or a preferred replica. Otherwise the request is parked (`DelayedFetch`): a consumer that
+  also names a topic that it may not read, or that is unknown, waits, or it would ask again and again.
 - A consumer whose quota is exceeded gets an empty response that leaves its session as it was, and waits.
 - A follower's fetch is noted before its partition is read: it shows how far the follower's log reaches. The leader
   then moves the high watermark, and may propose the follower for the ISR.
@@ -85,7 +86,7 @@ def handle(services: Services, request: Request) -> Answer:
     if (
         params.max_wait_ms <= 0
         or not items
-        or errors
+        or (errors and params.is_from_follower)
         or sum(result.size for _, result in reads) >= params.min_bytes
         or any(result.is_final for _, result in reads)
     ):

@@ -2,7 +2,8 @@
 
 Behaviour
 - Lists the live brokers, with the address that they advertise for the request's listener, and the requested topics, by
-  name or by id. Every field comes from one snapshot of the cache.
+  name or by id. Every field comes from one snapshot of the cache. While no broker is live, those that were last are
+  listed, or this one if it has just started: librdkafka forgets all others, and then has none to ask.
 - Clients repeat the same query often. So a response is cached, encoded, with the snapshot that it was made from. The
   exception is a response that names a missing topic, which may have to be created.
 - A missing topic is created if client and broker (auto.create.topics.enable) allow it. Until it exists the client gets
@@ -84,8 +85,8 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
     message: MetadataRequest = request.message
     version = request.version
     _check(message, version)
-    nodes = snapshot.nodes(request.listener_name)
-    topics = _topics(services, request, message, snapshot, alive={node.id for node in nodes})
+    alive = {node.id for node in snapshot.nodes(request.listener_name)}
+    topics = _topics(services, request, message, snapshot, alive=alive)
     if message.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code not in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID):
@@ -93,7 +94,8 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
     includes_cluster = version in CLUSTER_OPERATIONS_VERSIONS and message.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in nodes
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in snapshot.nodes_for_clients(request.listener_name)
         ],
         cluster_id=services.cluster_id,
         controller_id=controller_id,

@@ -1,17 +1,15 @@
 """FindCoordinator: v0-v6
 
-Behaviour: returns the broker that coordinates a group or a transactional id: the leader of its partition of
-__consumer_offsets or __transaction_state, with its address on the request's listener. The first request creates the
-topic.
+Behaviour: returns the broker that coordinates a group, a transactional id or a share partition: the leader of its
+partition of __consumer_offsets, __transaction_state or __share_group_state, with its address on the request's listener.
+The first request creates the topic.
 
 Version notes: v1 key type, throttle time, error message; v3 flexible; v4 many keys (KIP-699); v5 adds
-TRANSACTION_ABORTABLE; v6 share groups (KIP-932).
+TRANSACTION_ABORTABLE; v6 share partitions
+(KIP-932), which only brokers ask for.
 
 Errors: COORDINATOR_NOT_AVAILABLE (the topic does not exist yet, or the partition has no live leader),
-INVALID_REQUEST (a key type that this broker does not coordinate).
-
-Different from Apache Kafka: share groups (type 2) have no coordinator yet. A request for one gets INVALID_REQUEST,
-which clients report at once, instead of retrying until they time out.
+INVALID_REQUEST (an unknown key type; a share partition before v6, or one that is not `group:topic id:partition`).
 """
 
 from __future__ import annotations
@@ -19,7 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.authorization import broker_rows as rights
-from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Node
+from barnabas.broker.coordinators.share_state.values import is_coordinator_key
+from barnabas.broker.metadata.metadata_cache import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    Node,
+)
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.common.topic_partition import TopicPartition
@@ -39,9 +43,14 @@ MANY_KEYS_FROM = 4
 GROUP_KEY_TYPE = 0
 NO_NODE = Node(-1, "", -1, None)
 TRANSACTION_KEY_TYPE = 1
-KEY_TYPE_NAMES = {2: "Share group"}
+SHARE_KEY_TYPE = 2
+SHARE_FROM = 6
 RIGHTS = {GROUP_KEY_TYPE: rights.FIND_GROUP, TRANSACTION_KEY_TYPE: rights.FIND_TRANSACTION}
-TOPICS = {GROUP_KEY_TYPE: GROUP_METADATA_TOPIC, TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC}
+TOPICS = {
+    GROUP_KEY_TYPE: GROUP_METADATA_TOPIC,
+    TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC,
+    SHARE_KEY_TYPE: SHARE_GROUP_STATE_TOPIC,
+}
 
 
 class Found(NamedTuple):
@@ -69,20 +78,25 @@ def _find(services: Services, request: Request, key_type: int, key: str) -> Foun
         return Found(right.error)
     topic = TOPICS.get(key_type)
     if topic is None:
-        name = KEY_TYPE_NAMES.get(key_type)
-        reason = f"{name} coordinators are not implemented." if name else f"Unknown coordinator type {key_type}."
-        return Found(ErrorCode.INVALID_REQUEST, message=reason)
+        return Found(ErrorCode.INVALID_REQUEST, message=f"Unknown coordinator type {key_type}.")
+    if key_type == SHARE_KEY_TYPE and (request.version < SHARE_FROM or not is_coordinator_key(key)):
+        return Found(ErrorCode.INVALID_REQUEST)
     snapshot = services.metadata_cache.snapshot
     if snapshot.partition_count(topic) is None:
         services.auto_topic_creation.create_internal(topic)
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    is_group = key_type == GROUP_KEY_TYPE
-    coordinator = services.group_coordinator if is_group else services.transaction_coordinator
-    info = snapshot.partition(TopicPartition(topic, coordinator.partition_for(key)))
+    info = snapshot.partition(TopicPartition(topic, _partition_for(services, key_type, key)))
     node = None if info is None else snapshot.node(info.leader, request.listener_name)
     if node is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return Found(ErrorCode.NONE, node)
+
+
+def _partition_for(services: Services, key_type: int, key: str) -> int:
+    if key_type == SHARE_KEY_TYPE:
+        return services.share_coordinator.partition_for(key)
+    is_group = key_type == GROUP_KEY_TYPE
+    return (services.group_coordinator if is_group else services.transaction_coordinator).partition_for(key)
 
 
 def one(found: Found, version: int) -> FindCoordinatorResponse:

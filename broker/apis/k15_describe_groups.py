@@ -68,8 +68,8 @@ def _describe(services: Services, group_id: str, version: int) -> DescribedGroup
     dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_FROM:
         dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        is_consumer = services.group_coordinator.is_consumer_group(group_id)
-        dead.error_message = f"Group {group_id} {'is not a classic group' if is_consumer else 'not found'}."
+        is_modern = services.group_coordinator.is_modern_group(group_id)
+        dead.error_message = f"Group {group_id} {'is not a classic group' if is_modern else 'not found'}."
     return dead
 
 

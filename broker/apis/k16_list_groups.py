@@ -3,7 +3,7 @@
 Behaviour: lists the groups that this broker coordinates.
 
 Version notes: v1 throttle time; v3 flexible; v4 filter by state, and the state in the response (KIP-518); v5 filter by
-type (classic or consumer), and the type in the response (KIP-848).
+type (classic, consumer or share), and the type in the response (KIP-848).
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS while any of its partitions is being loaded.
 """

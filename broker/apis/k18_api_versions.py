@@ -8,8 +8,8 @@ Behaviour
 
 Version notes
 - v3 is flexible, but every response has header version 0, since a client does not know the versions yet (KIP-511).
-- Too new a version is answered in v0 with UNSUPPORTED_VERSION and the same list, so that the client can step down
-  (KIP-511). Its body is not read.
+- Too new a version is answered in v0 with UNSUPPORTED_VERSION and the versions of ApiVersions alone, so that the
+  client can step down (KIP-511). Its body is not read.
 - Produce is listed from v0, though v0-v2 are not served: otherwise older librdkafka does not compress (KAFKA-18659).
 - v4 may list supported features with minimum version 0; earlier versions omit them (KIP-1022).
 
@@ -23,10 +23,10 @@ Different from Apache Kafka: nothing known.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from barnabas.broker.metadata.features import SUPPORTED_FEATURES, FinalizedFeatures
+from barnabas.broker.metadata.features import LISTED_FEATURES, FinalizedFeatures
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api, Table
 from barnabas.broker.requests.parking import Answer
@@ -41,8 +41,13 @@ if TYPE_CHECKING:
 KEY: Final = 18
 VERSIONS: Final = (0, 4)
 
+Ranges: TypeAlias = Mapping[str, tuple[int, int]]  # feature -> the lowest and the highest level
+
 # API key -> the lowest version to list, where it differs from the lowest one served.
 LISTED_FROM: Final = {0: 0}
+
+#: The version with which KIP-511 came: a release without it answers an unknown version with an empty list.
+LISTED_WITH_ERROR_SINCE: Final = 3
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -53,40 +58,46 @@ class ServesTable(Protocol):
     table: Table  # every API of the process
 
 
-def make_api(finalized: Callable[[Any], FinalizedFeatures]) -> Api:
-    """Make the row for a process; `finalized(services)` returns the cluster's finalized features."""
+def make_api(
+    finalized: Callable[[Any], FinalizedFeatures], supported: Callable[[Any], Ranges] = lambda _: LISTED_FEATURES
+) -> Api:
+    """Make the row for a process; `finalized` and `supported` return features, given the process's services."""
 
     def handle(services: ServesTable, request: Request) -> Answer:
-        return answer(request, services.table, finalized(services))
+        return answer(request, services.table, finalized(services), supported(services))
 
     return Api(KEY, "ApiVersions", VERSIONS, handle)
 
 
-def answer(request: Request, table: Table, finalized: FinalizedFeatures) -> Reply:
+def answer(request: Request, table: Table, finalized: FinalizedFeatures, supported: Ranges = LISTED_FEATURES) -> Reply:
     """Answer one request."""
     header = request.header
     version = header.api_version
-    if not VERSIONS[0] <= version <= VERSIONS[1]:
+    low, high = table[KEY].versions
+    if not low <= version <= high:
         # Why: the response must be encoded, and counted, in the one version that every client reads.
         request.header = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
-        response = wire.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_keys(table))
-        return Reply(response)
+        own = [wire.ApiVersion(api_key=KEY, min_version=low, max_version=high)]
+        listed = own if high >= LISTED_WITH_ERROR_SINCE else []
+        return Reply(wire.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=listed))
     if version >= 3:
         name, software_version = request.message.client_software_name, request.message.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
             return Reply(wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         request.client_software_name = name
         request.client_software_version = software_version
-    return Reply(response_for(version, table, finalized))
+    return Reply(response_for(version, table, finalized, supported))
 
 
-def response_for(version: int, table: Table, finalized: FinalizedFeatures) -> wire.ApiVersionsResponse:
+def response_for(
+    version: int, table: Table, finalized: FinalizedFeatures, supported: Ranges = LISTED_FEATURES
+) -> wire.ApiVersionsResponse:
     """Build the response that lists everything."""
     response = wire.ApiVersionsResponse(api_keys=api_keys(table))
     if version >= 3:
         response.supported_features = [
             wire.SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in SUPPORTED_FEATURES.items()
+            for name, (low, high) in supported.items()
             if low > 0 or version >= 4
         ]
         response.finalized_features_epoch = finalized.epoch

@@ -4,17 +4,16 @@ Behaviour: lists the ACLs that a filter selects, by pattern. This broker answers
 
 Version notes: v2 flexible; v3 (KIP-373) adds resources of type USER.
 
-Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST for a filter with a code 0. A filter with a code that
-this release does not know selects nothing.
-
-Different from Apache Kafka: it closes the connection for a filter with a code 0.
+Errors: SECURITY_DISABLED without an authorizer. A filter with a code that this release does not know selects nothing.
+One with a code 0 closes the connection, as in Kafka.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.requests.answers import Reply
+from barnabas.broker.apis.security_requests import closes_at_zero
+from barnabas.broker.requests.answers import Close, Reply
 from barnabas.broker.requests.api import Api
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k29_describe_acls import (
@@ -31,14 +30,15 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request import Request
 
 
-def handle(services: Services, request: Request) -> Reply:
+def handle(services: Services, request: Request) -> Reply | Close:
     """Return the selected ACLs."""
-    if not services.config.authorizer_class_name:
-        raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     message: DescribeAclsRequest = request.message
     codes = (message.resource_type_filter, message.pattern_type_filter, message.operation, message.permission_type)
-    if 0 in codes:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "The filter has unknown elements")
+    closing = closes_at_zero(request, codes)
+    if closing is not None:
+        return closing
+    if not services.config.authorizer_class_name:
+        raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     wanted = AclFilter.of_request(message)
     resources: dict[tuple[ResourceType, str, PatternType], DescribeAclsResource] = {}
     for acl in services.security.image.acls.values():

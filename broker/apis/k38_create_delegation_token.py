@@ -6,8 +6,8 @@ sent when this broker has the token, so it can be used at once.
 Version notes: v2 flexible; v3 (KIP-373) names an owner.
 
 Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (a client that is anonymous, or authenticated by a token),
-DELEGATION_TOKEN_AUTHORIZATION_FAILED (for another owner), INVALID_PRINCIPAL_TYPE, DELEGATION_TOKEN_AUTH_DISABLED;
-REQUEST_TIMED_OUT.
+DELEGATION_TOKEN_AUTHORIZATION_FAILED (for another owner), INVALID_PRINCIPAL_TYPE, DELEGATION_TOKEN_AUTH_DISABLED,
+POLICY_VIOLATION (the owner has too many); REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """DeleteGroups: v0-v2
 
-Behaviour: deletes groups that have no members, with their offsets; answers when that is written.
+Behaviour: deletes groups that have no members, with their offsets; answers when that is written. The state of a share
+group's partitions is deleted first, at the share coordinators.
 
 Version notes: v2 flexible.
 

@@ -7,7 +7,7 @@ Version notes: v1 (KIP-994) duration; v2 (KIP-1152) pattern.
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION.
 
-Different from Apache Kafka: a pattern that takes too long is invalid too (`coordinators/regex/pattern.py` has the
+Different from Apache Kafka: a pattern that takes too long is invalid too (`common/regex/pattern.py` has the
 limits).
 """
 

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from barnabas.broker.channels.controller_nodes import ControllerNodes
     from barnabas.broker.channels.forwarding import ForwardingManager
     from barnabas.broker.channels.lifecycle import Lifecycle
     from barnabas.broker.channels.producer_ids import ProducerIds
     from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.share_groups.requests import ShareGroupRequests
+    from barnabas.broker.coordinators.share_state.coordinator import ShareCoordinator
+    from barnabas.broker.coordinators.share_state.values import Persister
+    from barnabas.broker.coordinators.streams_groups.requests import StreamsGroupRequests
     from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.broker.coordinators.transactions.markers import MarkerWriter
     from barnabas.broker.coordinators.transactions.verification import TransactionVerification
@@ -30,7 +35,9 @@ if TYPE_CHECKING:
     from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.broker.requests.api import Table
     from barnabas.broker.settings.dynamic_config import DynamicConfig
+    from barnabas.broker.share.manager import SharePartitionManager
     from barnabas.broker.storage.log_manager import LogManager
+    from barnabas.broker.telemetry.manager import ClientMetricsManager
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
     from barnabas.config import Config
@@ -59,14 +66,21 @@ class Services:
     producer_ids: ProducerIds
     dynamic_config: DynamicConfig
     group_coordinator: GroupCoordinator
+    share_groups: ShareGroupRequests
+    streams_groups: StreamsGroupRequests
     transaction_coordinator: TransactionCoordinator
+    share_coordinator: ShareCoordinator
+    persister: Persister
+    share_partitions: SharePartitionManager
     transaction_verification: TransactionVerification
     marker_writer: MarkerWriter
     leadership: Leadership
     push_gate: PushGate
     lifecycle: Lifecycle
+    controllers: ControllerNodes
     log_dir_moves: LogDirMoves
     recovery: RecoveryReporter
+    client_metrics: ClientMetricsManager
 
     def complete_delayed(self, key: TopicPartition) -> None:
         """Try every request that waits for `key`. The caller (a handler, between requests) holds no lock."""

@@ -1,7 +1,10 @@
 """Access: what the client of one request may do. The dispatcher gives it to the request; None means no authorizer.
 
-Threads: the one that holds the request. The rules of its beginning hold for the whole request, but for one that waited
-and reads afterwards: it asks `renewed`.
+A connection's requests share one while the rules and the principal stay. Nearly every request asks for the right of the
+one before it, so the last decision is kept.
+
+Threads: the one that holds the request; a connection has one request in progress at a time. The rules of its beginning
+hold for the whole request, but for one that waited and reads afterwards: it asks `renewed`.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.protocol.errors import ApiError
-from barnabas.security.acls.rules import Reason
+from barnabas.security.acls.rules import CACHED_NAME_MAX, Reason
 from barnabas.security.values import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -51,7 +54,18 @@ class Judge(Protocol):
 class Access:
     """See the module."""
 
-    __slots__ = ("api_name", "authorizer", "generation", "host", "lines", "principal", "rules")
+    __slots__ = (
+        "_decision",
+        "_name",
+        "_row",
+        "api_name",
+        "authorizer",
+        "generation",
+        "host",
+        "lines",
+        "principal",
+        "rules",
+    )
 
     def __init__(
         self, authorizer: Judge, rules: AclRules, principal: str, host: str, api_name: str, generation: int
@@ -63,6 +77,14 @@ class Access:
         self.api_name = api_name
         self.generation = generation  # of the rules, for answers that are kept
         self.lines = 0  # of the log, about this request
+        self._row: Row | None = None  # what was decided last
+        self._name = ""
+        self._decision: Decision | None = None
+
+    def begin(self, api_name: str) -> None:
+        """Serve the next request of the connection."""
+        self.api_name = api_name
+        self.lines = 0
 
     @property
     def is_super_user(self) -> bool:
@@ -87,7 +109,11 @@ class Access:
 
     def allows(self, row: Row, name: str = CLUSTER_NAME, count: int = 1) -> bool:
         """Return whether the client has a right on a resource, which the request names `count` times."""
-        decision = self.rules.decide(self.principal, self.host, row.operation, row.resource, name)
+        decision = self._decision
+        if decision is None or row is not self._row or name != self._name:
+            decision = self.rules.decide(self.principal, self.host, row.operation, row.resource, name)
+            if len(name) <= CACHED_NAME_MAX:
+                self._row, self._name, self._decision = row, name, decision
         return self.authorizer.note(decision, row, name, count, self)
 
     def has(self, row: Row, name: str) -> bool:

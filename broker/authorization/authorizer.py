@@ -103,8 +103,15 @@ class Authorizer:
     def admit(self, api: Api, request: Request) -> Close | None:
         """Ask for the rights that the whole request needs (rules 1 to 3); None admits it. Raises ApiError."""
         generation = self.generation
-        context, rules = request.context, self.rules
-        access = request.access = Access(self, rules, context.principal, context.client_address, api.name, generation)
+        context, rules, connection = request.context, self.rules, request.connection
+        access = None if connection is None else connection.access
+        if access is not None and access.generation == generation and access.principal == context.principal:
+            access.begin(api.name)
+        else:
+            access = Access(self, rules, context.principal, context.client_address, api.name, generation)
+            if connection is not None:
+                connection.access = access
+        request.access = access
         if rules.acls is None and not access.is_super_user:
             return None if api.key in _BEFORE_ACLS else Close("the ACLs have not arrived yet")
         rows = self._rows.get(api.key)

@@ -25,6 +25,7 @@ _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.
 _TXN_ID = ResourceType.TRANSACTIONAL_ID
 _Op = AclOperation
 _FROM_BROKERS = 4  # the first version of AddPartitionsToTxn that brokers send
+_SHARE_KEY_TYPE = 2  # of FindCoordinator
 _WITH_PROTOCOL = 5  # the first version of SyncGroup that must name the protocol
 
 
@@ -101,6 +102,10 @@ def _any_topic_if_idempotent(request: Request) -> str | None:
     return ANY_NAME if request.message.transactional_id is None else None
 
 
+def _cluster_if_of_shares(request: Request) -> str | None:
+    return CLUSTER_NAME if request.message.key_type == _SHARE_KEY_TYPE else None
+
+
 def _cluster_if_from_broker(request: Request) -> str | None:
     return CLUSTER_NAME if request.version >= _FROM_BROKERS else None
 
@@ -141,6 +146,9 @@ OFFSET_FETCH_TOPIC = _item(Key.OFFSET_FETCH, _Op.DESCRIBE, _TOPIC, "topics by na
 OFFSET_FETCH_ALL_TOPICS = _left_out(Key.OFFSET_FETCH, _Op.DESCRIBE, _TOPIC, "all topics")
 FIND_GROUP = _item(Key.FIND_COORDINATOR, _Op.DESCRIBE, _GROUP, "of groups")
 FIND_TRANSACTION = _item(Key.FIND_COORDINATOR, _Op.DESCRIBE, _TXN_ID, "of transactions")
+FIND_SHARE = _whole(
+    Key.FIND_COORDINATOR, _Op.CLUSTER_ACTION, _CLUSTER, _cluster_if_of_shares, "of share partitions (type 2)"
+)
 JOIN_GROUP = _whole(Key.JOIN_GROUP, _Op.READ, _GROUP, _group)
 HEARTBEAT = _whole(Key.HEARTBEAT, _Op.READ, _GROUP, _group)
 LEAVE_GROUP = _whole(Key.LEAVE_GROUP, _Op.READ, _GROUP, _group)
@@ -220,6 +228,41 @@ CONSUMER_GROUP_DESCRIBE = _item(Key.CONSUMER_GROUP_DESCRIBE, _Op.DESCRIBE, _GROU
 CONSUMER_GROUP_DESCRIBE_TOPIC = _item(
     Key.CONSUMER_GROUP_DESCRIBE, _Op.DESCRIBE, _TOPIC, "each topic in the assignments of a group"
 )
+SHARE_HEARTBEAT = _whole(Key.SHARE_GROUP_HEARTBEAT, _Op.READ, _GROUP, None)
+SHARE_HEARTBEAT_TOPIC = _whole(Key.SHARE_GROUP_HEARTBEAT, _Op.DESCRIBE, _TOPIC, None, "each subscribed topic")
+SHARE_GROUP_DESCRIBE = _item(Key.SHARE_GROUP_DESCRIBE, _Op.DESCRIBE, _GROUP)
+SHARE_GROUP_DESCRIBE_TOPIC = _item(
+    Key.SHARE_GROUP_DESCRIBE, _Op.DESCRIBE, _TOPIC, "each topic in the assignments of a group"
+)
+DESCRIBE_SHARE_OFFSETS = _item(Key.DESCRIBE_SHARE_GROUP_OFFSETS, _Op.DESCRIBE, _GROUP)
+DESCRIBE_SHARE_OFFSETS_TOPIC = _item(Key.DESCRIBE_SHARE_GROUP_OFFSETS, _Op.DESCRIBE, _TOPIC, "topics by name")
+DESCRIBE_SHARE_OFFSETS_ALL = _left_out(Key.DESCRIBE_SHARE_GROUP_OFFSETS, _Op.DESCRIBE, _TOPIC, "all topics")
+ALTER_SHARE_OFFSETS = _whole(Key.ALTER_SHARE_GROUP_OFFSETS, _Op.READ, _GROUP, None)
+ALTER_SHARE_OFFSETS_TOPIC = _item(Key.ALTER_SHARE_GROUP_OFFSETS, _Op.READ, _TOPIC)
+DELETE_SHARE_OFFSETS = _whole(Key.DELETE_SHARE_GROUP_OFFSETS, _Op.DELETE, _GROUP, None)
+DELETE_SHARE_OFFSETS_TOPIC = _item(Key.DELETE_SHARE_GROUP_OFFSETS, _Op.READ, _TOPIC)
+STREAMS_HEARTBEAT = _whole(Key.STREAMS_GROUP_HEARTBEAT, _Op.READ, _GROUP, None)
+STREAMS_HEARTBEAT_TOPIC = _whole(Key.STREAMS_GROUP_HEARTBEAT, _Op.DESCRIBE, _TOPIC, None, "each topic of the topology")
+STREAMS_CREATE_ANY = _next(
+    Key.STREAMS_GROUP_HEARTBEAT, _Op.CREATE, _CLUSTER, None, "an internal topic would be created"
+)
+STREAMS_CREATE_TOPIC = _left_out(Key.STREAMS_GROUP_HEARTBEAT, _Op.CREATE, _TOPIC, "an internal topic would be created")
+STREAMS_GROUP_DESCRIBE = _item(Key.STREAMS_GROUP_DESCRIBE, _Op.DESCRIBE, _GROUP)
+STREAMS_GROUP_DESCRIBE_TOPIC = _item(
+    Key.STREAMS_GROUP_DESCRIBE, _Op.DESCRIBE, _TOPIC, "each topic of a group's topology"
+)
 LIST_CONFIGS = _whole(Key.LIST_CONFIG_RESOURCES, _Op.DESCRIBE_CONFIGS, _CLUSTER)
 DESCRIBE_TOPIC = _item(Key.DESCRIBE_TOPIC_PARTITIONS, _Op.DESCRIBE, _TOPIC, "topics by name")
 DESCRIBE_ALL_TOPICS = _left_out(Key.DESCRIBE_TOPIC_PARTITIONS, _Op.DESCRIBE, _TOPIC, "all topics")
+
+# -- share state, for brokers
+
+SHARE_FETCH_GROUP = _whole(Key.SHARE_FETCH, _Op.READ, _GROUP, _group)
+SHARE_FETCH_TOPIC = _item(Key.SHARE_FETCH, _Op.READ, _TOPIC)
+SHARE_ACKNOWLEDGE_GROUP = _whole(Key.SHARE_ACKNOWLEDGE, _Op.READ, _GROUP, _group)
+SHARE_ACKNOWLEDGE_TOPIC = _item(Key.SHARE_ACKNOWLEDGE, _Op.READ, _TOPIC)
+INITIALIZE_SHARE_STATE = _whole(Key.INITIALIZE_SHARE_GROUP_STATE, _Op.CLUSTER_ACTION, _CLUSTER)
+READ_SHARE_STATE = _whole(Key.READ_SHARE_GROUP_STATE, _Op.CLUSTER_ACTION, _CLUSTER)
+WRITE_SHARE_STATE = _whole(Key.WRITE_SHARE_GROUP_STATE, _Op.CLUSTER_ACTION, _CLUSTER)
+DELETE_SHARE_STATE = _whole(Key.DELETE_SHARE_GROUP_STATE, _Op.CLUSTER_ACTION, _CLUSTER)
+READ_SHARE_STATE_SUMMARY = _whole(Key.READ_SHARE_GROUP_STATE_SUMMARY, _Op.CLUSTER_ACTION, _CLUSTER)

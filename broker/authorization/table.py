@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.broker.apis.not_built import KEYS as NOT_BUILT
 from barnabas.broker.authorization import broker_rows, controller_rows
 from barnabas.broker.authorization.row import Row
 from barnabas.protocol.api_keys import ApiKey
@@ -32,7 +31,8 @@ NO_RIGHTS: Final[Mapping[int, str]] = {
     ApiKey.API_VERSIONS: "clients need it before they know anything",
     ApiKey.RENEW_DELEGATION_TOKEN: "only a token's owner and renewers may",
     ApiKey.EXPIRE_DELEGATION_TOKEN: "only a token's owner and renewers may",
-    **dict.fromkeys(NOT_BUILT, "it is not built, and says so to everybody"),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "it returns what the client is to push, and nothing of the cluster",
+    ApiKey.PUSH_TELEMETRY: "what a subscription asks a client for, it may push",
 }
 
 #: APIs that a broker forwards: the controller asks.

@@ -3,7 +3,7 @@
 Rules
 1. Requests are sent one at a time, in order. If a request cannot be sent, or reaches no active controller, it is sent
    again to the next known address until its time is up. So it may arrive twice. That is safe: a second creation fails
-   with "already exists".
+   with "already exists", and a delegation token has an id that the broker has drawn (push_tags.py).
 2. `on_done(response)` is called exactly once, on the channel's thread. The response is None if the time is up, or at
    shutdown. The callback must not block.
 
@@ -56,13 +56,20 @@ class ControllerChannel:
         clock: Clock,
         *,
         request_timeout_ms: int,
+        cluster_id: str,
         traffic: TrafficObserver | None = None,
         connect: Connect = NodeConnection,
     ) -> None:
         self._clock = clock  # fixed before start
         self._timeout_ms = request_timeout_ms  # fixed before start; the default of a request
         self._controller = ActiveController(
-            broker_id, addresses, clock, timeout_ms=request_timeout_ms, traffic=traffic, connect=connect
+            broker_id,
+            addresses,
+            clock,
+            timeout_ms=request_timeout_ms,
+            cluster_id=cluster_id,
+            traffic=traffic,
+            connect=connect,
         )  # owner: the channel's thread; shutdown aborts it
         self._items: queue.Queue[_Item | None] = queue.Queue(QUEUE_SIZE_MAX)
         self._stopping = threading.Event()
@@ -81,6 +88,10 @@ class ControllerChannel:
         self._items.put(None)
         if self._thread.is_alive():
             self._thread.join()
+
+    def follow(self, address: tuple[str, int]) -> None:
+        """Send to the controller at this address from now on; any thread may call it."""
+        self._controller.follow(address)
 
     def queue_size(self) -> int:
         """Return the number of requests that wait to be sent."""

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.parking import Park
+from barnabas.common.ids import random_uuid
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.data.principal import DefaultPrincipalData
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_response_header
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
-from barnabas.protocol.push_tags import offset_of
+from barnabas.protocol.push_tags import offset_of, set_token_id
 
 if TYPE_CHECKING:
     from barnabas.broker.channels.controller_channel import ControllerChannel
@@ -119,13 +121,14 @@ class ForwardingManager:
             max(timeout_ms, request_timeout_ms),
             waits,
             has_metadata or (lambda _offset: True),
-            lambda: _failure(request, ErrorCode.REQUEST_TIMED_OUT),
+            lambda: _failure(request, message, ErrorCode.REQUEST_TIMED_OUT),
         )
+        message = request.message  # Why kept: the request drops it when it is answered, perhaps by the timeout
         assert request.buffer is not None, "a request keeps its frame until it is answered"
         envelope = make_envelope(bytes(request.buffer), request)
 
         def on_done(response: EnvelopeResponse | None) -> None:
-            operation.answered(_unwrap(request, response), _effect(response))
+            operation.answered(_unwrap(request, message, response), _effect(response))
 
         self._channel.send(envelope, on_done, timeout_ms=request_timeout_ms)
         keys = [METADATA] if has_metadata is not None else list(topics)
@@ -134,11 +137,14 @@ class ForwardingManager:
 
 def make_envelope(frame: bytes, request: Request) -> EnvelopeRequest:
     """Wrap a frame (header and body, no size) on behalf of the client that `request` came from."""
-    return EnvelopeRequest(
+    envelope = EnvelopeRequest(
         request_data=frame,
         request_principal=encode_principal(request.principal, is_token=request.context.is_token_authenticated),
         client_host_address=_address(request.client_address),
     )
+    if request.header.api_key == ApiKey.CREATE_DELEGATION_TOKEN:
+        set_token_id(envelope, random_uuid())
+    return envelope
 
 
 def encode_principal(principal: str, *, is_token: bool = False) -> bytes:
@@ -167,13 +173,13 @@ def _effect(response: EnvelopeResponse | None) -> int:
     return -1 if offset is None else offset
 
 
-def _unwrap(request: Request, response: EnvelopeResponse | None) -> Message:
+def _unwrap(request: Request, message: Message, response: EnvelopeResponse | None) -> Message:
     """Return the response inside an Envelope's; an error response if there is none."""
     if response is None:
-        return _failure(request, ErrorCode.REQUEST_TIMED_OUT)
+        return _failure(request, message, ErrorCode.REQUEST_TIMED_OUT)
     if response.error_code or response.response_data is None:
         log.warning("the controller refused a forwarded request: %s", ErrorCode.of(response.error_code).name)
-        return _failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _failure(request, message, ErrorCode.UNKNOWN_SERVER_ERROR)
     header = request.header
     try:
         frame = memoryview(response.response_data)
@@ -183,8 +189,8 @@ def _unwrap(request: Request, response: EnvelopeResponse | None) -> Message:
         return response_class(header.api_key).decode(frame, header.api_version, offset)
     except MalformedMessageError as error:
         log.error("cannot decode the controller's answer to a forwarded request: %s", error)
-        return _failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _failure(request, message, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _failure(request: Request, code: ErrorCode) -> Message:
-    return error_response(request.message, request.version, code, None)
+def _failure(request: Request, message: Message, code: ErrorCode) -> Message:
+    return error_response(message, request.version, code, None)

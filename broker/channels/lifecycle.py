@@ -40,7 +40,15 @@ from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode, MalformedMessageError
 from barnabas.protocol.messages import k62_broker_registration as registration_wire
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from barnabas.protocol.push_tags import Applied, offset_of, reason_of, records_of, set_applied
+from barnabas.protocol.metadata_records import ConfigRecord
+from barnabas.protocol.push_tags import (
+    Applied,
+    controller_epoch_of,
+    offset_of,
+    reason_of,
+    records_of,
+    set_applied,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.metadata_cache import MetadataCache
@@ -67,7 +75,8 @@ UNREGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_
 HOPELESS = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REGISTRATION})
 IF_LOST = (
     ". If this cluster's controller lost its disk: stop it, start the brokers, which wait for it, and rebuild its log "
-    "with: barnabas controller recover FILE --from-brokers HOST:PORT,..."
+    "with: barnabas controller recover FILE --from-brokers HOST:PORT,... If the cluster had one controller until now, "
+    "the new ones need a copy of its log: docs/operations.md, From one controller to three"
 )
 # The controller's log is not the one of this broker's topics (rules 3 and 5).
 WRONG_LOG = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_CLUSTER_ID})
@@ -114,9 +123,12 @@ class Lifecycle:
         on_refused: Callable[[str], None],
         offline_log_dirs: Callable[[], Sequence[bytes]],
         cordoned_log_dirs: Callable[[], Sequence[bytes]],
+        previous_epoch: Callable[[], int] = lambda: -1,
         traffic: TrafficObserver | None = None,
         connect: Connect = NodeConnection,
         security: SecurityCache | None = None,
+        on_security: Callable[[Applied], None] = lambda _: None,
+        on_configs: Callable[[list[ConfigRecord]], None] = lambda _: None,
     ) -> None:
         # Fixed before start.
         self._broker_id = broker_id
@@ -130,12 +142,15 @@ class Lifecycle:
         self._on_refused = on_refused
         self._offline_log_dirs = offline_log_dirs
         self._cordoned_log_dirs = cordoned_log_dirs
+        self._previous_epoch = previous_epoch  # returns the epoch of the last stop, if it was clean; else -1
         self._security = security
+        self._on_security = on_security  # before the security metadata of a registration is taken
+        self._on_configs = on_configs  # the broker's configs of a registration, before its security metadata
         self.incarnation_id = random_uuid()  # secret: it authorizes pushes (push_tags.py)
         # Owner: the lifecycle thread; others read.
         self._controller = ActiveController(
-            broker_id, addresses, clock, timeout_ms=config.broker_session_timeout_ms // 2, traffic=traffic,
-            connect=connect,
+            broker_id, addresses, clock, timeout_ms=config.broker_session_timeout_ms // 2, cluster_id=cluster_id,
+            traffic=traffic, connect=connect,
         )  # fmt: skip
         self.epoch = NO_EPOCH
         self.is_fenced = True
@@ -157,6 +172,10 @@ class Lifecycle:
         """Start the lifecycle thread, which registers the broker."""
         self._set_state(BrokerState.STARTING)
         self._thread.start()
+
+    def follow(self, address: tuple[str, int]) -> None:
+        """Send to the controller at this address from now on; any thread may call it."""
+        self._controller.follow(address)
 
     def wake(self) -> None:
         """Send a heartbeat now, if the broker is fenced: new metadata may unfence it."""
@@ -258,13 +277,17 @@ class Lifecycle:
         return REFUSED_RETRY_MS if error in WRONG_LOG else RETRY_MS
 
     def _take_security(self, response: registration_wire.BrokerRegistrationResponse) -> None:
-        """Take the security metadata of the response, which the first push may need."""
+        """Take the broker's configs and the security metadata of the response, which the first push may need."""
         try:
-            offset = offset_of(response)
+            offset, records = offset_of(response), records_of(response)
             if self._security is not None and offset is not None:
-                self._security.apply(records_of(response), offset, is_full=True)
+                self._on_security(Applied(offset, controller_epoch_of(response)))
+                self._on_configs([record for record in records if isinstance(record, ConfigRecord)])
+                self._security.apply(records, offset, is_full=True)
         except MalformedMessageError as error:
             log.error("cannot read the security metadata of the registration: %s", error)
+        except Exception:  # Why: no input ends the broker
+            log.exception("cannot apply the security metadata of the registration")
 
     def _refused(self, error: ErrorCode, reason: str) -> None:
         """Handle a refused registration (rules 3 to 5)."""
@@ -362,6 +385,7 @@ class Lifecycle:
             ],
             rack=self._advertised.rack,
             log_dirs=[directory for directory in self._advertised.log_dirs if directory not in offline],
+            previous_broker_epoch=self._previous_epoch(),
         )
         set_applied(request, self._applied())
         return request

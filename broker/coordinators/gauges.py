@@ -1,4 +1,4 @@
-"""The gauges of both coordinators, which the server registers.
+"""The gauges of the coordinators, which the server registers.
 
 Threads: the scraper's. It takes no lock of a shard, so it may see groups of different moments.
 Source: Kafka's GroupCoordinatorMetrics, TransactionStateManager, TransactionMarkerChannelManager (4.3).
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.coordinators.classic.events import GroupState
 from barnabas.broker.coordinators.consumer.values import GroupState as ConsumerGroupState
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
+from barnabas.broker.coordinators.share_groups.values import GroupState as ShareGroupState
+from barnabas.broker.coordinators.streams_groups.values import GroupState as StreamsGroupState
 from barnabas.broker.coordinators.transactions.transaction import TxnState
 from barnabas.metrics.channel_metrics import ChannelMetrics
 from barnabas.metrics.table import catalogue as c
@@ -20,6 +22,9 @@ from barnabas.metrics.table import catalogue as c
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.broker.coordinators.groups.shard import Shard
+    from barnabas.broker.coordinators.persister.persister import SharePersister
+    from barnabas.broker.coordinators.share_state.coordinator import ShareCoordinator
+    from barnabas.broker.coordinators.share_state.shard import ShareStateShard
     from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.broker.coordinators.transactions.markers import MarkerSender
     from barnabas.broker.coordinators.transactions.verification import TransactionVerification
@@ -54,12 +59,16 @@ def register_groups(registry: Registry, coordinator: GroupCoordinator) -> None:
         lambda: [
             (("classic",), (sum(len(shard.groups) for shard in coordinator.shards()),)),
             (("consumer",), (sum(len(shard.consumer_groups) for shard in coordinator.shards()),)),
+            (("share",), (sum(len(shard.share_groups) for shard in coordinator.shards()),)),
+            (("streams",), (sum(len(shard.streams_groups) for shard in coordinator.shards()),)),
         ],
     )
     registry.table((c.CONSUMER_GROUP_COUNT,), lambda: _consumer_states(coordinator.shards()))
+    registry.table((c.SHARE_GROUP_COUNT,), lambda: _share_states(coordinator.shards()))
+    registry.table((c.STREAMS_GROUP_COUNT,), lambda: _streams_states(coordinator.shards()))
 
 
-def _shard_states(shards: list[Shard]) -> list[tuple[Labels, tuple[int]]]:
+def _shard_states(shards: list[Shard] | list[ShareStateShard]) -> list[tuple[Labels, tuple[int]]]:
     counts = Counter(shard.state for shard in shards)
     return [((name,), (counts[state],)) for state, name in _SHARD_STATES.items()]
 
@@ -67,6 +76,30 @@ def _shard_states(shards: list[Shard]) -> list[tuple[Labels, tuple[int]]]:
 def _consumer_states(shards: list[Shard]) -> list[tuple[Labels, tuple[int]]]:
     counts = Counter(group.state for shard in shards for group in list(shard.consumer_groups.values()))
     return [((state.value,), (counts[state],)) for state in ConsumerGroupState]
+
+
+def register_share_state(registry: Registry, coordinator: ShareCoordinator, persister: SharePersister) -> None:
+    """Register the gauges of the share coordinator, and the persister's traffic. Call it before the start."""
+    persister.senders.traffic = ChannelMetrics(registry, "Persister-channel")
+    registry.table((c.SHARE_STATE_NUM_PARTITIONS,), lambda: _shard_states(coordinator.shards()))
+    registry.table(
+        (c.SHARE_STATE_LAST_PRUNED_OFFSET,),
+        lambda: [
+            ((shard.tp.topic, str(shard.tp.partition)), (shard.pruned_offset,))
+            for shard in coordinator.shards()
+            if shard.pruned_offset >= 0
+        ],
+    )
+
+
+def _share_states(shards: list[Shard]) -> list[tuple[Labels, tuple[int]]]:
+    counts = Counter(group.state for shard in shards for group in list(shard.share_groups.values()))
+    return [((state.value,), (counts[state],)) for state in ShareGroupState]
+
+
+def _streams_states(shards: list[Shard]) -> list[tuple[Labels, tuple[int]]]:
+    counts = Counter(group.state for shard in shards for group in list(shard.streams_groups.values()))
+    return [((state.value,), (counts[state],)) for state in StreamsGroupState]
 
 
 def register_transactions(

@@ -8,7 +8,7 @@ pages                       /faults and /recorder
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.faults.disk import FaultableFileSystem
@@ -78,6 +78,17 @@ class FaultKit:
 
         self.links.names_at = names_at
         add_pages(page, self.engine, "broker")
+
+    def name_controllers(self, cache: MetadataCache, voters: Mapping[int, Address]) -> None:
+        """Let links to each of several controllers be cut alone, after `serve_broker`: for a node with both roles."""
+
+        def names_at(host: str, port: int) -> Collection[int | str]:
+            ids = {voter_id for voter_id, address in voters.items() if address == (host, port)}
+            names: set[int | str] = {*ids, *broker_ids_at(cache.snapshot.brokers.values(), host, port)}
+            return names | {CONTROLLER} if cache.snapshot.controller_id in ids else names
+
+        if voters:
+            self.links.names_at = names_at
 
     def serve_controller(self, page: MetricsServer, topic_name: TopicName, brokers: Callable[[], Any]) -> None:
         """Add the pages of a controller, likewise. `brokers()` returns the registered brokers."""

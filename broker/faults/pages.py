@@ -49,7 +49,7 @@ def _page(value: object, status: str = OK) -> Page:
 def _body(request: ResourceRequest) -> object:
     try:
         return json.loads(request.body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FaultError(f"the body is not JSON: {error}") from None
 
 

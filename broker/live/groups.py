@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from barnabas.broker.coordinators.classic.group import Group as ClassicGroup
 from barnabas.broker.coordinators.consumer.group import ConsumerGroup
-from barnabas.broker.coordinators.groups.waiting import classic_sentence, consumer_sentence
+from barnabas.broker.coordinators.consumer.values import Member as ConsumerMember
+from barnabas.broker.coordinators.groups.waiting import (
+    classic_sentence,
+    consumer_sentence,
+    share_sentence,
+    streams_sentence,
+    tasks_in_words,
+)
+from barnabas.broker.coordinators.share_groups.group import ShareGroup
+from barnabas.broker.coordinators.streams_groups.group import StreamsGroup
+from barnabas.broker.coordinators.streams_groups.values import NO_TOPOLOGY_EPOCH
+from barnabas.broker.coordinators.streams_groups.values import Member as StreamsMember
 from barnabas.broker.coordinators.transactions.transaction import TxnState
 from barnabas.common.pages.live_shape import Group, Listed, Member, Transaction
 
@@ -15,23 +26,31 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.broker.live.look import Look
 
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+
 OPEN: Final = frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 
 
 def groups(coordinator: GroupCoordinator, look: Look) -> Listed:
     """Return the groups, by id."""
-    found: list[tuple[str, int, ClassicGroup | ConsumerGroup]] = []
+    found: list[tuple[str, int, AnyGroup]] = []
     for shard in coordinator.shards():
-        here: list[ClassicGroup | ConsumerGroup] = [*shard.groups.values(), *shard.consumer_groups.values()]
+        here: list[AnyGroup] = [
+            *shard.groups.values(), *shard.consumer_groups.values(), *shard.share_groups.values(),
+            *shard.streams_groups.values(),
+        ]  # fmt: skip
         found += [(g.group_id, shard.tp.partition, g) for g in here if look.group in (None, g.group_id)]
     found.sort(key=lambda item: item[0])
-    shown = [
-        _classic(coordinator, group, partition, look)
-        if isinstance(group, ClassicGroup)
-        else _consumer(group, partition, look)
-        for _, partition, group in found[: look.limit]
-    ]
+    shown = [_group(coordinator, group, partition, look) for _, partition, group in found[: look.limit]]
     return look.some(shown, len(found))
+
+
+def _group(coordinator: GroupCoordinator, group: AnyGroup, partition: int, look: Look) -> Group:
+    if isinstance(group, ClassicGroup):
+        return _classic(coordinator, group, partition, look)
+    if isinstance(group, ShareGroup):
+        return _share(group, partition, look)
+    return _consumer(group, partition, look) if isinstance(group, ConsumerGroup) else _streams(group, partition, look)
 
 
 def _classic(coordinator: GroupCoordinator, group: ClassicGroup, partition: int, look: Look) -> Group:
@@ -63,20 +82,66 @@ def _classic(coordinator: GroupCoordinator, group: ClassicGroup, partition: int,
 
 
 def _consumer(group: ConsumerGroup, partition: int, look: Look) -> Group:
+    members = [_member(member) for member in list(group.members.values())]
+    return _reconciled(group, "consumer", partition, look.some(members), consumer_sentence(group))
+
+
+def _streams(group: StreamsGroup, partition: int, look: Look) -> Group:
+    found = list(group.members.values())
+    members: list[Member] = [{**_member(member), "tasks": tasks_in_words(member)} for member in found[: look.limit]]
+    topology = group.topology
+    shown = _reconciled(group, "streams", partition, look.some(members, len(found)), streams_sentence(group))
+    return {**shown, "topology_epoch": NO_TOPOLOGY_EPOCH if topology is None else topology.epoch}
+
+
+def _member(member: ConsumerMember | StreamsMember) -> Member:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host.lstrip("/"),
+        "epoch": member.epoch,
+        "state": member.state.name.lower(),
+    }
+
+
+def _reconciled(
+    group: ConsumerGroup | StreamsGroup,
+    kind: Literal["consumer", "streams"],
+    partition: int,
+    members: Listed,
+    sentence: str,
+) -> Group:
+    return {
+        "group_id": group.group_id,
+        "type": kind,
+        "state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol": "",
+        "generation": group.epoch,
+        "leader": "",
+        "coordinator_partition": partition,
+        "since_ms": -1,
+        "members": members,
+        "sentence": sentence,
+    }
+
+
+def _share(group: ShareGroup, partition: int, look: Look) -> Group:
     members: list[Member] = [
         {
             "member_id": member.member_id,
-            "instance_id": member.instance_id,
+            "instance_id": None,
             "client_id": member.client_id,
             "host": member.client_host.lstrip("/"),
             "epoch": member.epoch,
-            "state": member.state.name.lower(),
+            "state": "stable" if member.epoch == group.assignment_epoch else "reconciling",
         }
         for member in list(group.members.values())
     ]
     return {
         "group_id": group.group_id,
-        "type": "consumer",
+        "type": "share",
         "state": group.state.value,
         "protocol_type": group.protocol_type,
         "protocol": "",
@@ -85,7 +150,7 @@ def _consumer(group: ConsumerGroup, partition: int, look: Look) -> Group:
         "coordinator_partition": partition,
         "since_ms": -1,
         "members": look.some(members),
-        "sentence": consumer_sentence(group),
+        "sentence": share_sentence(group),
     }
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from barnabas.common.clock import NS_PER_MS, Clock
+from barnabas.common.clock import NS_PER_MS, Clock, MovedClock
 from barnabas.common.pages.live_shape import LIMIT_DEFAULT, LIMIT_MAX, Listed
 from barnabas.common.pages.page import Page
 
@@ -22,27 +22,31 @@ class Look(NamedTuple):
 
     now_ns: int
     now_ms: int  # of the same clock
-    wall_ms: int
+    wall_ms: int  # of the clock that groups and transactions see, which may be moved
     limit: int = LIMIT_DEFAULT
     topic: str | None = None
     partition: int | None = None
     group: str | None = None
     sections: frozenset[str] = frozenset()  # none: all
+    clock_offset_ms: int = 0  # by how much `wall_ms` is ahead of the machine's time
 
     @classmethod
-    def of(cls, query: Mapping[str, str], clock: Clock) -> Look:
-        """Return the look for a query. Invalid values count as not given."""
+    def of(cls, query: Mapping[str, str], clock: Clock, moved_clock: Clock | None = None) -> Look:
+        """Return the look for a query, with the wall time of `moved_clock`. Invalid values count as not given."""
         now_ns = clock.monotonic_ns()
+        # Why not by reading both clocks: between two readings a millisecond may begin, and nothing was moved.
+        offset_ms = moved_clock.offset_ms if isinstance(moved_clock, MovedClock) else 0
         limit, partition = query.get("limit", ""), query.get("partition", "")
         return cls(
             now_ns,
             now_ns // NS_PER_MS,
-            clock.wall_ms(),
+            clock.wall_ms() + offset_ms,
             max(1, min(LIMIT_MAX, int(limit))) if _is_number(limit) else LIMIT_DEFAULT,
             query.get("topic") or None,
             int(partition) if _is_number(partition) else None,
             query.get("group") or None,
             frozenset(name for name in query.get("section", "").split(",") if name),
+            offset_ms,
         )
 
     def wants(self, section: str) -> bool:

@@ -38,7 +38,7 @@ def purgatories(all_: Iterable[parking.Purgatory], views: RequestViews, look: Lo
             "watched": purgatory.watched(),
             "delayed": purgatory.delayed(),
             "items": [
-                in_purgatory(operation, keys, views, look)
+                in_purgatory(operation, keys, views, look, purgatory.now_ms())
                 for operation, keys in purgatory.waiting(look.limit, _about_topic(look.topic))
             ],
         }
@@ -53,13 +53,13 @@ def _about_topic(topic: str | None) -> Callable[[Hashable], bool]:
 
 
 def in_purgatory(
-    operation: parking.DelayedOperation, keys: Sequence[Hashable], views: RequestViews, look: Look
+    operation: parking.DelayedOperation, keys: Sequence[Hashable], views: RequestViews, look: Look, now_ms: int
 ) -> Waiting:
-    """Return one operation of a purgatory."""
+    """Return one operation of a purgatory; `now_ms` is the time of the purgatory's clock, which may be moved."""
     request = operation.request
     shape = None if request is None else views.in_progress(request, look)
     reasons = operation.waits_for()
-    age_ms = max(0, look.now_ms - operation.started_ms) if operation.started_ms >= 0 else 0
+    age_ms = max(0, now_ms - operation.started_ms) if operation.started_ms >= 0 else 0
     names = [str(key) for key in keys if isinstance(key, (str, TopicPartition))]
     return {
         "operation": "append" if shape is None else words_of(shape["api"] or "request"),

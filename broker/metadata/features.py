@@ -13,9 +13,20 @@ UNKNOWN_EPOCH: Final = -1
 
 #: Feature name -> (least, greatest level) that this software supports.
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "metadata.version": (7, 30),  # 4.3-IV0
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
     "transaction.version": (0, 2),
+}
+
+#: What ApiVersions lists. kraft.version is no record of the metadata: the controllers' log has it (KIP-853).
+LISTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {**SUPPORTED_FEATURES, "kraft.version": (0, 1)}
+
+#: Feature name -> the levels of other features that its levels from 1 on need.
+DEPENDENCIES: Final[Mapping[str, Mapping[str, int]]] = {
+    "eligible.leader.replicas.version": {"metadata.version": 23},  # 4.0-IV1
 }
 
 

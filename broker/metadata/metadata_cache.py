@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         UpdateMetadataRequest,
         UpdateMetadataTopicState,
     )
-    from barnabas.protocol.metadata_records import RegisterBrokerRecord
+    from barnabas.protocol.metadata_records import PartitionRecord, RegisterBrokerRecord
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -89,6 +89,8 @@ class PartitionInfo(NamedTuple):
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+    elr: tuple[int, ...] = ()  # the eligible leader replicas (KIP-966)
+    last_known_elr: tuple[int, ...] = ()
 
 
 class TopicInfo(NamedTuple):
@@ -113,6 +115,7 @@ class MetadataSnapshot:
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id
     controller_id: int = -1
     registrations: Mapping[int, Registration] = field(default_factory=dict)  # by broker id; from tag 10000 of pushes
+    last_live: Mapping[int, BrokerInfo] = field(default_factory=dict)  # while no broker is live: those that were last
     responses: CachedResponses = field(default_factory=CachedResponses, init=False, compare=False)  # from this snapshot
 
     def topic_id(self, name: str) -> bytes:
@@ -129,6 +132,11 @@ class MetadataSnapshot:
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
 
+    def is_in_sync(self, tp: TopicPartition) -> bool:
+        """Whether every replica of a partition is in its ISR; false for an unknown partition."""
+        known = self.partition(tp)
+        return known is not None and set(known.replicas) <= set(known.isr)
+
     def partition_count(self, name: str) -> int | None:
         """Return the number of partitions of a topic, or None if it is unknown."""
         topic = self.topics.get(name)
@@ -141,8 +149,16 @@ class MetadataSnapshot:
 
     def nodes(self, listener_name: str) -> list[Node]:
         """Return every live broker that has the listener, in order of ids."""
-        found = (self.brokers[broker_id].node(listener_name) for broker_id in sorted(self.brokers))
-        return [node for node in found if node is not None]
+        return _nodes(self.brokers, listener_name)
+
+    def nodes_for_clients(self, listener_name: str) -> list[Node]:
+        """Return the brokers that clients are told of: the live ones or, while there is none, those that were last.
+
+        librdkafka (2.16) forgets every broker that a response does not list, also those of bootstrap.servers. Without
+        any it asks nobody, for ever. No broker is live for a moment after the controller's log was rebuilt, or while
+        the only broker starts again.
+        """
+        return _nodes(self.brokers or self.last_live, listener_name)
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether the broker is registered and unfenced."""
@@ -166,9 +182,8 @@ class MetadataSnapshot:
 
     def fenced_nodes(self, listener_name: str) -> list[Node]:
         """Return every registered broker that is not alive and has the listener, in order of ids."""
-        fenced = [self.registrations[id_].broker for id_ in sorted(self.registrations) if id_ not in self.brokers]
-        found = (broker.node(listener_name) for broker in fenced)
-        return [node for node in found if node is not None]
+        fenced = {id_: known.broker for id_, known in self.registrations.items() if id_ not in self.brokers}
+        return _nodes(fenced, listener_name)
 
     def controller_for_clients(self, own_id: int) -> int:
         """Return the live broker that broker `own_id` names as "controller" to clients; -1 if none is alive.
@@ -184,11 +199,13 @@ class MetadataSnapshot:
 class MetadataCache:
     """Holds the current snapshot, and the metadata offset that it is complete up to."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: BrokerInfo | None = None) -> None:
+        """`own` is this broker, which counts as the last live one until a push names live brokers."""
         self._lock = threading.Lock()  # serializes writers only
-        self.snapshot = MetadataSnapshot()  # replaced whole under _lock
+        last_live = {} if own is None else {own.id: own}
+        self.snapshot = MetadataSnapshot(last_live=last_live)  # replaced whole under _lock
         self.finalized_features = FinalizedFeatures()  # replaced whole under _lock
-        self.on_caught_up: Callable[[], None] | None = None  # fixed before start; called once, after the first push
+        self.on_caught_up: list[Callable[[], None]] = []  # fixed before start; called once, after the first push
         self._is_caught_up = False  # guarded by: _lock
         self.offset = -1  # guarded by: _lock; metadata offset (inclusive) of the last push since the registration
         self._expected_offset = -1  # guarded by: _lock; metadata offset of the newest push that has begun
@@ -206,8 +223,9 @@ class MetadataCache:
             self.image_offset = max(self.image_offset, offset)
             self.finalized_features = FinalizedFeatures(self.finalized_features.levels, self.offset)
             is_first, self._is_caught_up = not self._is_caught_up, True
-        if is_first and self.on_caught_up is not None:
-            self.on_caught_up()
+        if is_first:
+            for listener in self.on_caught_up:
+                listener()
 
     def expect_offset(self, offset: int) -> None:
         """Note that a push has begun, which ends with `offset` of the metadata log."""
@@ -229,11 +247,15 @@ class MetadataCache:
             self.offset = -1
 
     def apply_update_metadata(
-        self, request: UpdateMetadataRequest, registrations: Sequence[RegisterBrokerRecord] = ()
+        self,
+        request: UpdateMetadataRequest,
+        registrations: Sequence[RegisterBrokerRecord] = (),
+        partitions: Sequence[PartitionRecord] = (),
     ) -> set[str]:
         """Replace the snapshot by one that includes the push; returns the topics that appeared, changed or vanished.
 
-        `registrations` are all registered brokers; empty if the push does not carry them.
+        `registrations` are all registered brokers; empty if the push does not carry them. `partitions` are those of the
+        push that have eligible leader replicas or no leader.
 
         A FULL push removes every topic that it does not name. A partition whose leader is LEADER_DURING_DELETE is
         removed, and its topic goes with the last partition.
@@ -243,23 +265,32 @@ class MetadataCache:
             is_full = request.type == FULL
             topics: dict[str, TopicInfo] = {} if is_full else dict(old.topics)
             changed = set(old.topics) if is_full else set()
+            records = {(p.topic_id, p.partition_id): p for p in partitions}
             for state in request.topic_states:
                 if _is_deletion_of_another(topics.get(state.topic_name), state):
                     continue
                 changed.add(state.topic_name)
-                topic = _next_topic(topics.get(state.topic_name), state)
+                topic = _next_topic(topics.get(state.topic_name), state, records)
                 if topic.partitions:
                     topics[topic.name] = topic
                 else:
                     topics.pop(topic.name, None)
+            brokers = {broker.id: _broker_info(broker) for broker in request.live_brokers}
             self.snapshot = MetadataSnapshot(
-                brokers={broker.id: _broker_info(broker) for broker in request.live_brokers},
+                brokers=brokers,
                 topics=topics,
-                topic_names={topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID},
+                topic_names=_next_names(old, topics, changed),
                 controller_id=request.controller_id,
                 registrations={r.broker_id: _registration(r) for r in registrations} or old.registrations,
+                last_live={} if brokers else old.brokers or old.last_live,
             )
             return changed
+
+
+def _nodes(brokers: Mapping[int, BrokerInfo], listener_name: str) -> list[Node]:
+    """Return the brokers that have the listener, in order of ids."""
+    found = (brokers[broker_id].node(listener_name) for broker_id in sorted(brokers))
+    return [node for node in found if node is not None]
 
 
 def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:
@@ -282,7 +313,21 @@ def _is_deletion_of_another(topic: TopicInfo | None, state: UpdateMetadataTopicS
     )
 
 
-def _next_topic(topic: TopicInfo | None, state: UpdateMetadataTopicState) -> TopicInfo:
+def _next_names(old: MetadataSnapshot, topics: Mapping[str, TopicInfo], changed: set[str]) -> dict[bytes, str]:
+    """Return the names by topic id after the push; only those of changed topics are looked at."""
+    names = dict(old.topic_names)
+    for name in changed:
+        if name in old.topics:
+            names.pop(old.topics[name].id, None)
+    for name in changed:
+        if name in topics and topics[name].id != ZERO_UUID:
+            names[topics[name].id] = name
+    return names
+
+
+def _next_topic(
+    topic: TopicInfo | None, state: UpdateMetadataTopicState, records: Mapping[tuple[bytes, int], PartitionRecord]
+) -> TopicInfo:
     """Return the topic after the push; a topic that was created again under another id starts empty."""
     keeps = topic is not None and topic.id == state.topic_id
     partitions = dict(topic.partitions) if topic is not None and keeps else {}
@@ -290,8 +335,11 @@ def _next_topic(topic: TopicInfo | None, state: UpdateMetadataTopicState) -> Top
         if p.leader == LEADER_DURING_DELETE:
             partitions.pop(p.partition_index, None)
         else:
+            record = records.get((state.topic_id, p.partition_index))
             partitions[p.partition_index] = PartitionInfo(
                 p.partition_index, p.leader, p.leader_epoch, p.zk_version,
                 tuple(p.isr), tuple(p.replicas), tuple(p.offline_replicas),
+                () if record is None else tuple(record.eligible_leader_replicas or ()),
+                () if record is None else tuple(record.last_known_elr or ()),
             )  # fmt: skip
     return TopicInfo(state.topic_name, state.topic_id, partitions)

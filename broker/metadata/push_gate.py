@@ -12,18 +12,20 @@ Rules
    the controller's log is an old copy that lacks metadata which this broker has obeyed. The push is refused.
 5. A large push is refused undecoded if its end does not name this process. Decoding 100 MB takes many seconds and GBs.
 6. Pushes are checked and carried out one at a time, so no push overtakes another.
+7. The first push often overtakes the response to the first registration, and waits for it: only then do the broker's
+   other requests have an epoch. Only the controller that was sent the registration can make a push wait (rule 1).
 
 Threads: the handlers that run LeaderAndIsr, StopReplica and UpdateMetadata. `_lock` comes before every other lock.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from barnabas.common import digests
 from barnabas.protocol.errors import ErrorCode, MalformedMessageError, UnsupportedVersionError
 from barnabas.protocol.push_tags import Receiver, offset_of, receiver_bytes, receiver_of
 
@@ -39,8 +41,8 @@ log = logging.getLogger("barnabas.state-change")
 R = TypeVar("R", bound="Response")
 Push: TypeAlias = "LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest"
 
-EPOCH_LEAP_MAX: Final = 1_000_000  # how many controller starts a broker can have missed
 NOT_REGISTERED: Final = -1
+REGISTRATION_WAIT_S: Final = 1.0
 #: Tag 10002 is within the last bytes of a push; only a few small tags may follow it.
 TAIL_BYTES: Final = 256
 
@@ -53,13 +55,19 @@ class PushGate:
         self.state = state  # fixed before start
         self._lock = threading.Lock()  # one push at a time
         self.broker_epoch = NOT_REGISTERED  # set by the lifecycle thread at each registration
+        self._is_registered = threading.Event()  # set by the lifecycle thread at the first registration
         self.late_count = 0  # guarded by: _lock; any thread reads it
+
+    def registered(self, broker_epoch: int) -> None:
+        """Note a registration; called by the lifecycle thread."""
+        self.broker_epoch = broker_epoch
+        self._is_registered.set()
 
     def admits(self, frame: memoryview) -> bool:
         """Whether an undecoded push names this process (rule 5). Tagged fields are at the end of a frame."""
         expected, tail = receiver_bytes(self._receiver), bytes(frame[-TAIL_BYTES:])
         starts = range(max(0, len(tail) - len(expected) + 1))
-        return any(hmac.compare_digest(tail[start : start + len(expected)], expected) for start in starts)
+        return any(digests.is_equal(tail[start : start + len(expected)], expected) for start in starts)
 
     def obey(self, message: Push, carry_out: Callable[[], R], response: Callable[..., R]) -> R:
         """Check a push and carry it out; returns its response.
@@ -96,14 +104,14 @@ class PushGate:
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_REGISTERED
         if receiver.cluster_id != self._receiver.cluster_id:
             return ErrorCode.INCONSISTENT_CLUSTER_ID, NOT_REGISTERED
-        is_this_process = hmac.compare_digest(receiver.incarnation_id, self._receiver.incarnation_id)
+        is_this_process = digests.is_equal(receiver.incarnation_id, self._receiver.incarnation_id)
         if not is_this_process or receiver.broker_id != self._receiver.broker_id:
             return ErrorCode.STALE_BROKER_EPOCH, NOT_REGISTERED
         # Why a higher broker epoch passes: the push may overtake the response to our registration.
-        if self.broker_epoch == NOT_REGISTERED or message.broker_epoch < self.broker_epoch:
+        if not self._is_registered.wait(REGISTRATION_WAIT_S) or message.broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH, NOT_REGISTERED
         known, epoch, offset = self.state.controller_epoch, message.controller_epoch, offset_of(message)
-        if offset is None or offset < 0 or epoch < 0 or (known >= 0 and epoch > known + EPOCH_LEAP_MAX):
+        if offset is None or offset < 0 or epoch < 0 or self.state.is_leap(epoch):
             return ErrorCode.INVALID_REQUEST, NOT_REGISTERED
         if epoch > known and offset <= self.state.metadata_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE, NOT_REGISTERED  # rule 4

@@ -5,6 +5,10 @@ Rules
 2. The first push of a higher controller epoch is carried out only after its epoch and offset are on disk. `checkpoint`
    writes later offsets, every `CHECKPOINT_MS` and at the stop.
 3. Each online log directory has a copy, and the highest values count. A damaged copy is skipped with a warning.
+4. The response to a registration carries security metadata, which may be newer than all pushes so far. Its epoch and
+   offset are reported and written like those of a push (`highest`). No push is compared with them: a push that was
+   built before the response may arrive after it, and is not late. What a push may not have, a response may not have
+   either: on the disk, an epoch out of reach would make every later push late.
 
 Why rule 2 may lose an offset: no late push profits from the loss, since it names the incarnation of a process that is
 gone. The offset on disk serves to detect a controller whose log was cut back: an old copy, or a lost disk. A loss of
@@ -28,11 +32,14 @@ from typing import Final, Protocol
 from barnabas.broker.storage.directories.checkpoints import CorruptCheckpointError, format_checkpoint, parse_checkpoint
 from barnabas.broker.storage.directories.names import PUSH_STATE_FILE
 from barnabas.common.disk.files import FileSystem
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.push_tags import Applied
 
 log = logging.getLogger("barnabas.state-change")
 
 CHECKPOINT_MS: Final = 1_000
 NOTHING: Final = -1
+EPOCH_LEAP_MAX: Final = 1_000_000  # how many controller starts a broker can have missed
 
 
 class Directory(Protocol):
@@ -61,7 +68,9 @@ class PushState:
         for directory in self._directories:
             if not directory.is_offline:
                 self._read(f"{directory.path}/{PUSH_STATE_FILE}")
-        self._written = (self.controller_epoch, self.metadata_offset)  # guarded by: _lock
+        # The highest of pushes and registrations (rule 4); replaced whole under _lock.
+        self.highest = Applied(self.metadata_offset, self.controller_epoch)
+        self._written = self.highest  # guarded by: _lock
 
     def note(self, controller_epoch: int, metadata_offset: int) -> None:
         """Note the epoch and offset of a push, before it is carried out; raises OSError if rule 2 cannot be kept.
@@ -71,25 +80,44 @@ class PushState:
         with self._lock:
             assert controller_epoch >= self.controller_epoch
             assert metadata_offset >= self.metadata_offset
+            highest = _higher(self.highest, Applied(metadata_offset, controller_epoch))
             if controller_epoch > self.controller_epoch:
-                self._write_locked(controller_epoch, metadata_offset)
+                self._write_locked(highest)
             self.controller_epoch = controller_epoch
             self.metadata_offset = metadata_offset
+            self.highest = highest
+
+    def is_leap(self, controller_epoch: int) -> bool:
+        """Return whether an epoch is too far above the one of the pushes so far, if there were any."""
+        return self.controller_epoch >= 0 and controller_epoch > self.controller_epoch + EPOCH_LEAP_MAX
+
+    def note_registration(self, applied: Applied) -> None:
+        """Note the security metadata of a registration's response, before it is taken (rule 4).
+
+        Raises MalformedMessageError for a position that no controller of this cluster can have.
+        """
+        with self._lock:
+            is_cut_back = applied.epoch > self.highest.epoch and applied.offset < self.highest.offset
+            if applied.offset < 0 or is_cut_back or self.is_leap(applied.epoch):
+                raise MalformedMessageError(
+                    f"controller epoch {applied.epoch} and metadata offset {applied.offset} do not follow "
+                    f"{self.highest.epoch} and {self.highest.offset}"
+                )
+            self.highest = _higher(self.highest, applied)
 
     def checkpoint(self) -> None:
         """Write the epoch and the offset, if they are not on disk already."""
         with self._lock:
-            state = (self.controller_epoch, self.metadata_offset)
-            if state == self._written:
+            if self.highest == self._written:
                 return
             try:
-                self._write_locked(*state)
+                self._write_locked(self.highest)
             except OSError as error:
                 log.warning("cannot write the metadata offset of the last push: %s", error)
 
-    def _write_locked(self, controller_epoch: int, metadata_offset: int) -> None:
+    def _write_locked(self, highest: Applied) -> None:
         """Write every copy; raises OSError if none could be written."""
-        states = {**self._others, self.cluster_id: (controller_epoch, metadata_offset)}
+        states = {**self._others, self.cluster_id: (highest.epoch, highest.offset)}
         data = format_checkpoint(f"{cluster_id} {epoch} {offset}" for cluster_id, (epoch, offset) in states.items())
         has_copy, failure = False, OSError("no log directory is online")
         for directory in self._directories:
@@ -103,7 +131,7 @@ class PushState:
                 failure = error
         if not has_copy:
             raise failure
-        self._written = (controller_epoch, metadata_offset)
+        self._written = highest
 
     def _read(self, path: str) -> None:
         """Raise the values to those of one copy."""
@@ -119,6 +147,11 @@ class PushState:
             else:
                 known = self._others.get(cluster_id, (NOTHING, NOTHING))
                 self._others[cluster_id] = (max(known[0], epoch), max(known[1], offset))
+
+
+def _higher(one: Applied, other: Applied) -> Applied:
+    """Return the later of two positions: by epoch, then by offset."""
+    return max(one, other, key=lambda applied: (applied.epoch, applied.offset))
 
 
 def read_push_state(fs: FileSystem, path: str) -> dict[str, tuple[int, int]]:

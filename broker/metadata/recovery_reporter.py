@@ -142,7 +142,7 @@ class RecoveryReporter:
         return report
 
     def _report(self, image: ReportedImage | None) -> Report:
-        epoch, offset, producer_id = self._push_state.controller_epoch, self._push_state.metadata_offset, NOTHING
+        (offset, epoch), producer_id = self._push_state.highest, NOTHING
         if self._copy is not None:
             epoch = max(epoch, self._copy.controller_epoch)
             offset = max(offset, self._copy.metadata_offset)
@@ -212,10 +212,19 @@ class RecoveryReporter:
 
 
 def _without_credentials(image: ReportedImage) -> ReportedImage:
-    """Return an image that names the users in place of their SCRAM credentials."""
-    records = [(text, decode_record(bytes.fromhex(text))) for text in image.security]
-    return replace(
-        image,
-        security=[text for text, record in records if not isinstance(record, UserScramCredentialRecord)],
-        withheld=sorted({record.name for _, record in records if isinstance(record, UserScramCredentialRecord)}),
-    )
+    """Return an image that names the users in place of their SCRAM credentials.
+
+    A record of a newer release may be a credential too. It becomes an empty text, which the recovery refuses to read.
+    """
+    security, users = [], set()
+    for text in image.security:
+        try:
+            record = decode_record(bytes.fromhex(text))
+        except (ValueError, MalformedMessageError):
+            security.append("")
+            continue
+        if isinstance(record, UserScramCredentialRecord):
+            users.add(record.name)
+        else:
+            security.append(text)
+    return replace(image, security=security, withheld=sorted(users))

@@ -4,7 +4,7 @@ Rules
 1. `image` is immutable and replaced whole. A request reads it once, without a lock.
 2. A FULL push replaces everything; another one changes what it names, and is nothing before the first FULL one.
 3. Before anything has arrived, `is_loaded` is false. Then an absent ACL or user means nothing: refuse, do not allow.
-   A broker that authenticates or authorizes clients admits them only afterwards (SocketServer.admit_clients). The
+   A broker that authenticates or authorizes clients admits them after the first push (SocketServer.admit_clients). The
    listener that the controller uses does not wait, or not for long if it is the only one.
 4. Listeners are called after the image is replaced, in order, one at a time, each with the new image and the kinds
    that changed. So a listener that keeps an index of its own (the authorizer) has it before the push is acknowledged.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas import __version__
-from barnabas.broker.metadata.features import SUPPORTED_FEATURES
+from barnabas.broker.metadata.features import LISTED_FEATURES
 from barnabas.broker.quotas.sensors import sanitized
 from barnabas.common import logs
 from barnabas.common.clock import NS_PER_S
@@ -120,7 +120,7 @@ def register_late_transactions(registry: Registry, manager: ReplicaManager) -> N
 
     def count() -> int:
         allowed_ms = manager.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
-        oldest_ms = manager.clock.wall_ms() - allowed_ms
+        oldest_ms = manager.log_manager.clock.wall_ms() - allowed_ms
         held = (partition.log for partition in manager.partitions())
         return sum(0 < log.producer_state.oldest_transaction_timestamp < oldest_ms for log in held if log is not None)
 
@@ -178,7 +178,7 @@ def register_supported(registry: Registry) -> None:
     """Register the supported levels of features; for brokers and controllers."""
     registry.table(
         (c.SUPPORTED_LEVEL_MIN, c.SUPPORTED_LEVEL_MAX),
-        lambda: [((name.replace(".", "-"),), levels) for name, levels in SUPPORTED_FEATURES.items()],
+        lambda: [((name.replace(".", "-"),), levels) for name, levels in LISTED_FEATURES.items()],
     )
 
 

@@ -9,7 +9,9 @@ Rules
    streak. So at most one in `STREAK` spins is in vain.
 2. One processor spins at a time: two would only keep each other from the core.
 3. A spinning processor yields to all other threads in each round: it gives up the core and the interpreter's lock.
-4. While its only request is in progress, a processor spins for the answer, not for the next request: the answering
+4. A large request ends the streak. To read and append it takes longer than to wake up, and its client needs the core to
+   make the next one.
+5. While its only request is in progress, a processor spins for the answer, not for the next request: the answering
    thread then need not wake it. With more requests in progress sleeping is better, since the answers come together.
 
 Threads: each processor has a `BusyPoll`; all share the `BusyPollTurn`.

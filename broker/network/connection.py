@@ -15,9 +15,13 @@ Invariants
    in the same read may be queued with it as its run (`Request.following`). All else that the client sent waits in the
    kernel, or (at most one read's worth) in `FrameReader`.
 2. While a connection is muted its socket is not read; `may_have_input` remembers an edge that came meanwhile.
+3. While much of a frame is missing, the kernel reports input only when a large piece of it is there (`expected_bytes`).
+   Otherwise a client that sends many small pieces, as Java's do with TLS, would wake the processor for each of them.
+   The kernel waits only for bytes that the frame needs, so it always reports a complete frame. With TLS it reports
+   nothing but a full buffer while a large request is in progress: the next read is due when it is answered.
 
-Threads: one processor owns a connection. Other threads hold it through a `Request`: they may read `context`, and
-release the request's memory.
+Threads: one processor owns a connection. Other threads hold it through a `Request`: they may read `context`, release
+the request's memory, and set `access` while they carry the request out.
 Source: Kafka's NetworkReceive, KafkaChannel (4.3).
 """
 
@@ -31,6 +35,7 @@ from barnabas.broker.network.transport import TURN_BYTES
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 
 if TYPE_CHECKING:
+    from barnabas.broker.authorization.access import Access
     from barnabas.broker.network.memory_pool import MemoryGate
     from barnabas.broker.network.sasl.server_authenticator import SaslServerAuthenticator
     from barnabas.broker.network.secure.ssl_transport import SslTransport
@@ -40,6 +45,11 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Part
 
 SIZE_BYTES: Final = 4
+EXPECTED_BYTES_MIN: Final = 16 * 1024  # a TLS record: less comes at once
+EXPECTED_BYTES_MAX: Final = 64 * 1024  # well below a receive buffer: its client must be able to send meanwhile
+# With TLS, as much as Kafka's default receive buffer holds is expected at once: Java's producers send it in a dozen
+# pieces. Of what is larger, EXPECTED_BYTES_MAX.
+SECURE_EXPECTED_BYTES_MAX: Final = 100 * 1024
 # A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not the broker.
 TRUSTED_BYTES: Final = 1 << 20
 
@@ -145,6 +155,19 @@ class FrameReader:
         rest = self._rest
         return -1 if len(rest) < SIZE_BYTES + 2 else rest[SIZE_BYTES] << 8 | rest[SIZE_BYTES + 1]
 
+    def held_bytes(self) -> int:
+        """Return how many bytes it keeps until a frame is complete."""
+        return len(self._rest) + (0 if self._body is None else len(self._body))
+
+    def drop(self) -> None:
+        """Forget what has come of incomplete frames; none will be read any more."""
+        self._rest = _NOTHING
+        self._body = None
+
+    def missing_bytes(self) -> int:
+        """Return how many bytes the incomplete frame still needs; 0 while no frame's size is known."""
+        return 0 if self._body is None else self._size - self._filled
+
     def begun_bytes(self) -> int:
         """Return the size of the incomplete frame; 0 while no frame's size is known."""
         return 0 if self._body is None else self._size
@@ -177,25 +200,30 @@ class Connection:
     """One client's connection, see the module."""
 
     __slots__ = (
+        "access",
         "answered",
         "authenticator",
         "client_software",
         "context",
+        "expected_bytes",
         "fd",
         "frames",
         "gate",
         "handshake",
         "idle_bucket",
+        "is_authenticated",
         "is_broken",
         "is_closed",
         "is_hung_up",
         "is_large",
         "is_muted",
-        "is_ready_for_handshake",
+        "is_waiting_for_step",
         "last_active_ns",
         "may_change_processor",
         "may_have_input",
+        "may_log_in",
         "muted_until_ns",
+        "on_closed",
         "outgoing",
         "pooled_bytes",
         "postponed",
@@ -219,7 +247,10 @@ class Connection:
         self.transport = transport
         # owner: processor
         self.authenticator = authenticator  # None: the listener has no SASL; replaced by a client that logs in again
+        self.is_authenticated = authenticator is None  # its TLS handshake and its first login are complete
+        self.may_log_in = authenticator is not None  # its next frame may belong to a login
         self.context = context  # replaced once the client is authenticated, before its first request
+        self.access: Access | None = None  # of its last request; owner: who carries out its requests, one at a time
         self.frames = FrameReader(frame_size_max)
         self.request: Request | None = None  # in progress: the first of its run whose response is not sent
         self.answered: Request | None = None  # the last one of its run whose answer is known
@@ -230,6 +261,7 @@ class Connection:
         self.throttle: Throttle | None = None  # why it is throttled, if a quota of this process is the reason
         self.thread_ns = 0  # what it took of the processor's time, not charged to its quota yet
         self.may_have_input = False  # an edge came, and not all of its bytes were read
+        self.expected_bytes = 0  # how many must come before the next edge (inv. 3); 0: one
         self.is_hung_up = False  # the client sends no more: the stream ends after the bytes that are there
         self.is_broken = False  # neither side can send
         self.is_closed = False
@@ -240,10 +272,13 @@ class Connection:
         self.gate: MemoryGate[Connection] | None = None  # its processor's, if there is a pool
         self.pooled_bytes = 0  # what its frame holds of the pool; owner: the thread that has its request
         self.client_software: tuple[str, str] | None = None  # name and version, from ApiVersions
+        self.on_closed: dict[
+            str, Callable[[], None]
+        ] = {}  # by component; set by a handler that has one of its requests
         # Why two: events ask the one, reads the other, and each is None for nearly every connection.
         self.secure: SslTransport | None = None  # the transport, if it has TLS; fixed before start
         self.handshake: SslTransport | None = None  # likewise, until its handshake is complete
-        self.is_ready_for_handshake = False  # Handshakes has it among those to be continued
+        self.is_waiting_for_step = False  # its processor has it among those that are not authenticated and can go on
 
     def read_frame(self, scratch: memoryview) -> memoryview | None:
         """Read until a frame is complete, the socket is empty or much was read; return the frame, if any.
@@ -281,10 +316,39 @@ class Connection:
                 )
                 left -= count
                 if frame is not None or not self.may_have_input or left <= 0 or frames.is_held():
-                    return frame
+                    break
         except BlockingIOError:
             self.may_have_input = False
-            return None
+        if self.secure is not None:
+            self._expect_records(frame)
+        elif self.expected_bytes or (not self.may_have_input and frames.missing_bytes() > EXPECTED_BYTES_MIN):
+            missing_bytes = frames.missing_bytes()
+            self._expect(min(missing_bytes, EXPECTED_BYTES_MAX) if missing_bytes > EXPECTED_BYTES_MIN else 0)
+        return frame
+
+    def expect_any(self) -> bool:
+        """Let one byte be an edge again; return false if that was so before (inv. 3)."""
+        if not self.expected_bytes:
+            return False
+        self._expect(0)
+        return True
+
+    def _expect_records(self, frame: memoryview | None) -> None:
+        """Let the next edge come when the records of the frame are there; none during a large request (inv. 3)."""
+        missing_bytes = self.frames.missing_bytes()
+        if frame is not None and len(frame) > EXPECTED_BYTES_MIN:
+            self._expect(SECURE_EXPECTED_BYTES_MAX)
+            self.may_have_input = True  # no edge reports it
+        elif self.expected_bytes or (not self.may_have_input and missing_bytes > EXPECTED_BYTES_MIN):
+            # Why also for the last bytes of a large frame: to expect them costs no more than to expect one.
+            self._expect(missing_bytes if missing_bytes <= SECURE_EXPECTED_BYTES_MAX else EXPECTED_BYTES_MAX)
+
+    def _expect(self, count: int) -> None:
+        """Let the next edge come when so many bytes are there; 0 stands for one (inv. 3)."""
+        # Why always with TLS: what its session holds may have changed.
+        if count != self.expected_bytes or self.secure is not None:
+            self.expected_bytes = count
+            self.transport.expect(count)
 
     def _admit(self, size_bytes: int) -> bool:
         assert self.gate is not None

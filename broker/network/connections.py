@@ -18,11 +18,11 @@ from barnabas.broker.network.connection import Connection
 from barnabas.broker.network.idle_connections import IdleConnections
 from barnabas.broker.network.sasl.server_authenticator import ListenerSasl, SaslServerAuthenticator
 from barnabas.broker.network.secure.handshakes import Handshakes
-from barnabas.broker.network.secure.ssl_transport import RAW_BYTES, HandshakeError, SslTransport
 from barnabas.broker.network.transport import PlainTransport
 from barnabas.broker.requests.request import ANONYMOUS, RequestContext
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS
+from barnabas.security.tls.errors import TlsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from barnabas.broker.network.connection_quotas import ConnectionQuotas
     from barnabas.broker.network.memory_pool import MemoryGate
     from barnabas.broker.network.network_metrics import ProcessorMetrics
+    from barnabas.broker.network.secure.ssl_transport import SslTransport
     from barnabas.broker.network.selector import EdgeSelector
+    from barnabas.broker.network.unauthenticated.share import Share
     from barnabas.common.ownership import ThreadOwner
     from barnabas.security.tls.endpoints import TlsEndpoint
 
@@ -39,7 +41,9 @@ log = logging.getLogger("barnabas.network")
 
 UNLIMITED_IDLE: Final = -1
 HANDSHAKES_MAX: Final = 1000
+TLS_BUFFER_BYTES: Final = 128 * 1024  # what is read, or encrypted, at once
 HANDSHAKE_TIMEOUT_MS: Final = 30_000
+CLOSES_MAX: Final = 64
 SOFTWARE_CHARACTERS: Final = 200
 LRU_MS: Final = 600_000  # how long the order of use is kept where idle connections are not closed
 
@@ -57,6 +61,7 @@ class ListenerSettings:
         "listener_name",
         "sasl",
         "security_protocol",
+        "share",
         "tls",
     )
 
@@ -73,7 +78,12 @@ class ListenerSettings:
         handshakes_max: int = HANDSHAKES_MAX,
         handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
         sasl: ListenerSasl | None = None,
+        share: Share | None = None,
     ) -> None:
+        assert (share is not None) == (tls is not None or sasl is not None)
+        self.share = (
+            share  # of time for clients that are not authenticated; None: the listener has neither TLS nor SASL
+        )
         self.sasl = sasl  # None: the listener has no SASL
         self.tls = tls  # None: the listener has no TLS
         self.handshakes_max = handshakes_max
@@ -110,6 +120,7 @@ class Connections:
         "_sequence",
         "_settings",
         "by_fd",
+        "forget_login",
         "handshakes",
     )
 
@@ -123,8 +134,10 @@ class Connections:
         gate: MemoryGate[Connection] | None,
         owner: ThreadOwner,
         now_ns: Callable[[], int],
+        resume: Callable[[Connection], None],
     ) -> None:
         # Fixed before start.
+        self.forget_login: Callable[[Connection], None] = _forget_nothing  # see Logins
         self._processor_id = processor_id
         self._settings = settings
         self._selector = selector
@@ -134,8 +147,8 @@ class Connections:
         self._owner = owner
         self._now_ns = now_ns
         # owner: processor
-        self._raw = memoryview(bytearray(0 if settings.tls is None else RAW_BYTES))  # for encrypted bytes
-        self.handshakes = Handshakes(settings.handshakes_max, settings.handshake_timeout_ms)
+        self._raw = memoryview(bytearray(0 if settings.tls is None else TLS_BUFFER_BYTES))
+        self.handshakes = Handshakes(settings.handshakes_max, settings.handshake_timeout_ms, resume)
         self.by_fd: dict[int, Connection] = {}  # by descriptor; changed here only
         self._idle = IdleConnections((settings.idle_ms_max if settings.idle_ms_max >= 0 else LRU_MS) * NS_PER_MS)
         self._sequence = 0  # numbers connections
@@ -177,9 +190,12 @@ class Connections:
                 sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max
             )
         else:
+            from barnabas.broker.network.secure.ssl_transport import SslTransport  # Why here: it loads OpenSSL
+
             secure = SslTransport(sock, settings.tls.server_context, self._raw)
             connection = Connection(sock.fileno(), secure, authenticator, context, settings.frame_size_max)
             connection.secure = connection.handshake = secure
+            connection.is_authenticated = False
         connection.last_active_ns = self._now_ns()
         self._add(connection)
         self._metrics.opened()
@@ -201,7 +217,7 @@ class Connections:
             if not handshake.handshake():
                 return False
             principal = ANONYMOUS if tls.is_sasl else tls.principal(handshake.session)
-        except (HandshakeError, ValueError) as error:
+        except (TlsError, ValueError) as error:
             self.fail_handshake(connection, str(error))
             return False
         except EOFError:
@@ -215,6 +231,8 @@ class Connections:
             self.fail_handshake(connection, type(bug).__name__)
             return False
         connection.handshake = None
+        if not tls.is_sasl:
+            self.authenticated(connection)
         connection.context = connection.context.with_principal(principal)
         connection.last_active_ns = self._now_ns()
         connection.may_have_input = True  # its first request may have come with the end of the handshake
@@ -222,6 +240,11 @@ class Connections:
         if not tls.is_sasl:
             self._metrics.authenticated()
         return True
+
+    def authenticated(self, connection: Connection) -> None:
+        """Note that a client is authenticated: its frames may use the memory for requests from now on."""
+        connection.is_authenticated = True
+        connection.gate = self._gate
 
     def _may_begin(self, connection: Connection, handshake: SslTransport) -> bool:
         """Return whether the client has sent something, and not too many others are in the middle of theirs."""
@@ -234,10 +257,10 @@ class Connections:
         self.close(connection, "")
 
     def close_half_open(self, now_ns: int) -> None:
-        """Close the connections whose TLS handshakes take too long."""
-        for connection in self.handshakes.expired(now_ns):
+        """Close the connections whose TLS handshakes take too long, some at a time."""
+        for connection in self.handshakes.expired(now_ns)[:CLOSES_MAX]:
             self.fail_handshake(connection, f"not complete within {self._settings.handshake_timeout_ms} ms")
-        for connection in self.handshakes.overdue(now_ns):
+        for connection in self.handshakes.overdue(now_ns)[:CLOSES_MAX]:
             self.fail_handshake(connection, "it makes way for others, since too many are not complete")
 
     def adopt(self, connection: Connection) -> None:
@@ -266,8 +289,9 @@ class Connections:
             self._gate.forget(connection)
             if connection.request is None:  # else a handler has its frame, until it answers
                 self._gate.release(connection)
-        if connection.handshake is not None:
+        if not connection.is_authenticated:
             self.handshakes.end(connection)
+            self.forget_login(connection)
         self._remove(connection)
         try:
             connection.transport.close()
@@ -276,6 +300,8 @@ class Connections:
         connection.outgoing = connection.answered = None
         self._quotas.release(self._settings.listener_name, connection.context.client_address)
         self._metrics.closed(connection.client_software)
+        for follow in list(connection.on_closed.values()):
+            follow()
 
     def close_idle(self, now_ns: int) -> None:
         """Close the connections that have been idle for too long (connections.max.idle.ms)."""
@@ -283,7 +309,11 @@ class Connections:
         if idle_ms_max < 0:
             return
         for connection in self._idle.take_expired(now_ns):
-            self.close(connection, f"idle for more than {idle_ms_max} ms")
+            if connection.expect_any():  # it may have sent something; it has as long again to send the rest
+                connection.last_active_ns = now_ns
+                self._idle.add(connection)
+            else:
+                self.close(connection, f"idle for more than {idle_ms_max} ms")
 
     def close_excess(self) -> None:
         """Close the least recently used connection if the broker has more than max.connections."""
@@ -308,7 +338,8 @@ class Connections:
 
     def _add(self, connection: Connection) -> None:
         self.by_fd[connection.fd] = connection
-        connection.gate = self._gate
+        # Why not before: a stranger's frames must not take the memory of others; Logins bounds them.
+        connection.gate = self._gate if connection.is_authenticated else None
         self._idle.add(connection)
         self._selector.register(connection.fd, 0)
 
@@ -316,3 +347,7 @@ class Connections:
         del self.by_fd[connection.fd]
         self._idle.discard(connection)
         self._selector.unregister(connection.fd)
+
+
+def _forget_nothing(_connection: Connection) -> None:
+    """Do what a processor without logins does when a connection closes."""

@@ -43,7 +43,7 @@ class EventWait:
         self._now_ns = now_ns
 
     def for_answer(self) -> Events:
-        """Spin while a handler answers, if that pays, until the answer is queued (busy_poll.py, rule 4).
+        """Spin while a handler answers, if that pays, until the answer is queued (busy_poll.py, rule 5).
 
         Returns the events that come meanwhile.
         """
@@ -78,7 +78,7 @@ class EventWait:
         return events
 
     def stop(self) -> None:
-        """Let another processor spin."""
+        """Spin no more until many waits were short again; let another processor spin."""
         self._busy_poll.stop()
 
     def _wait(self, now_ns: int, timeout_s: float) -> Events:

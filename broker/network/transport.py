@@ -18,6 +18,7 @@ _JOIN_BYTES_MAX: Final = 8192
 #: Why: up to this size, copying costs less than separate system calls for header and file, each of which releases the
 #: interpreter's lock. One send also wakes the receiver only once.
 _COPY_BYTES_MAX: Final = 48 * 1024
+RECEIVE_BUFFER_MIN: Final = 150 * 1024  # as the kernel counts: twice what was asked for. 128 KiB is not enough
 _BUFFERS_MAX: Final = 256  # well below IOV_MAX
 TURN_BYTES: Final = 2 << 20  # about as much as one connection moves before others have their turn
 
@@ -30,6 +31,12 @@ class Transport(Protocol):
 
     def receive_into(self, buffer: memoryview) -> int:
         """Read some bytes; return how many, 0 at the end of the stream. Raises BlockingIOError if there are none."""
+
+    def expect(self, count: int) -> None:
+        """Let the selector report input only when about `count` bytes are there to be read, at once if they are.
+
+        0 stands for one byte. The end of the stream is reported in any case. The caller knows that as many will come.
+        """
 
     def send(self, parts: list[Part]) -> list[Part] | None:
         """Write as much as the kernel takes; return what is left, None when all is sent."""
@@ -81,6 +88,10 @@ class PlainTransport:
             return self._send_many(parts)
         except BlockingIOError:
             return parts
+
+    def expect(self, count: int) -> None:
+        """See Transport."""
+        set_low_water(self._sock, count)
 
     def close(self) -> None:
         """Close the socket."""
@@ -141,6 +152,21 @@ class PlainTransport:
             raise OSError(f"the file ends {region.size} bytes before the slice to be sent")
         # Why not full: sendfile may send less than asked although the socket has space.
         return [FileRemainder(region, sent), *rest], sent, False
+
+
+def set_low_water(sock: socket.socket, count: int) -> None:
+    """Let the selector report input only when `count` bytes are there (SO_RCVLOWAT); any, if the buffer is small."""
+    if count > 1 and not has_large_buffer(sock):
+        count = 1
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(count, 1))
+
+
+def has_large_buffer(sock: socket.socket) -> bool:
+    """Return whether the receive buffer is so large that input may wait in it; it never shrinks.
+
+    Why: a client that fills a small buffer to its end waits for the window probes of its kernel, 200 ms each.
+    """
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= RECEIVE_BUFFER_MIN
 
 
 def _are_small_bytes(parts: list[Part]) -> TypeGuard[list[bytes]]:

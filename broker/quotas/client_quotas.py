@@ -19,7 +19,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.broker.authorization.nodes import is_node_by_listener
-from barnabas.broker.quotas.limits import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, QuotaTable
+from barnabas.broker.quotas.callback import Cluster, QuotaPlugin
+from barnabas.broker.quotas.limits import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaTable,
+    Table,
+)
 from barnabas.broker.quotas.managers import RateManager, RequestManager, percent
 from barnabas.broker.quotas.rates import MS_PER_S, Window
 from barnabas.broker.quotas.throttle import EXEMPT, UNTHROTTLED, Throttle
@@ -27,6 +34,7 @@ from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.security.principal import user_name
 
 if TYPE_CHECKING:
+    from barnabas.broker.metadata.metadata_cache import MetadataSnapshot
     from barnabas.broker.requests.request import Request
     from barnabas.config.config import Config
     from barnabas.security.values import Limits, QuotaEntity
@@ -39,26 +47,63 @@ M = TypeVar("M", RateManager, RequestManager)
 class ClientQuotas:
     """See the module."""
 
-    def __init__(self, window: Window, clock: Clock) -> None:
+    def __init__(self, window: Window, clock: Clock, plugin: QuotaPlugin | None = None) -> None:
         self._window = window  # fixed before start
         self._clock = clock  # fixed before start
+        self._plugin = plugin  # fixed before start
         # Each replaced whole by `update`.
         self.is_active = False  # whether a Produce or a Fetch is charged
         self.produce: RateManager | None = None
         self.fetch: RateManager | None = None
         self.request: RequestManager | None = None
+        if plugin is not None:  # it may limit clients for whom nothing is configured
+            self.produce = self._by_plugin(plugin, PRODUCER_BYTE_RATE, self._rates)
+            self.fetch = self._by_plugin(plugin, CONSUMER_BYTE_RATE, self._rates)
+            self.request = self._by_plugin(plugin, REQUEST_PERCENTAGE, self._thread_time)
+            self.is_active = True
 
     @classmethod
-    def of(cls, config: Config, clock: Clock) -> ClientQuotas:
+    def of(cls, config: Config, clock: Clock, plugin: QuotaPlugin | None = None) -> ClientQuotas:
         """Return the quotas of a process, with no limits yet."""
-        return cls(Window(config.quota_window_num, config.quota_window_size_seconds * MS_PER_S), clock)
+        return cls(Window(config.quota_window_num, config.quota_window_size_seconds * MS_PER_S), clock, plugin)
 
     def update(self, quotas: Mapping[QuotaEntity, Limits]) -> None:
         """Take the limits of all entities. Rates go on where limits of their kind stay."""
+        if self._plugin is not None:
+            self._plugin.take(quotas, (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE))
+            self._ask_again()
+            return
         self.produce = self._updated(self.produce, QuotaTable(quotas, PRODUCER_BYTE_RATE), self._rates)
         self.fetch = self._updated(self.fetch, QuotaTable(quotas, CONSUMER_BYTE_RATE), self._rates)
         self.request = self._updated(self.request, QuotaTable(quotas, REQUEST_PERCENTAGE), self._thread_time)
         self.is_active = self.produce is not None or self.fetch is not None or self.request is not None
+
+    def cluster_changed(self, snapshot: MetadataSnapshot) -> None:
+        """Show the operator's own class a changed cluster, if there is one."""
+        if self._plugin is None:
+            return
+        leaders = {
+            name: {number: partition.leader for number, partition in topic.partitions.items()}
+            for name, topic in snapshot.topics.items()
+        }
+        if self._plugin.take_cluster(Cluster(frozenset(snapshot.brokers), leaders)):
+            self._ask_again()
+
+    def close(self) -> None:
+        """End the operator's own class, if there is one."""
+        if self._plugin is not None:
+            self._plugin.close()
+
+    def _by_plugin(self, plugin: QuotaPlugin, key: str, make: Callable[[Table], M]) -> M:
+        table = plugin.table(key)
+        manager = make(table)
+        table.on_reset = manager.ask_again
+        return manager
+
+    def _ask_again(self) -> None:
+        for manager in (self.produce, self.fetch, self.request):
+            if manager is not None:
+                manager.ask_again()
 
     def _updated(self, manager: M | None, table: QuotaTable, make: Callable[[QuotaTable], M]) -> M | None:
         """Return the manager for a table: none for an empty one, the present one if there is one."""
@@ -74,10 +119,10 @@ class ClientQuotas:
             manager.set_table(table)
         return manager
 
-    def _rates(self, table: QuotaTable) -> RateManager:
+    def _rates(self, table: Table) -> RateManager:
         return RateManager(table, self._window, self._clock)
 
-    def _thread_time(self, table: QuotaTable) -> RequestManager:
+    def _thread_time(self, table: Table) -> RequestManager:
         return RequestManager(table, self._window, self._clock)
 
     def expire(self) -> None:
@@ -118,8 +163,8 @@ class ClientQuotas:
             by_time = self._time(self.request, request, now_ns)
         return self._longer(manager, by_size, by_time, now_ms)
 
-    def charge_fetch(self, request: Request, response_bytes: int) -> Throttle:
-        """Charge a consumer's Fetch; if it is throttled, its response must carry no records."""
+    def charge_fetch(self, request: Request, response_bytes: int, *, is_sent: bool = False) -> Throttle:
+        """Charge a consumer's fetch. If it is throttled, its response must carry no records, unless `is_sent`."""
         by_size, manager = UNTHROTTLED, self.fetch
         now_ns = self._clock.monotonic_ns()
         now_ms = now_ns // NS_PER_MS
@@ -127,7 +172,7 @@ class ClientQuotas:
         if manager is not None:
             user, client_id = user_name(request.principal), request.client_id or ""
             by_size = manager.count(user, client_id, response_bytes, now_ms)
-            if by_size.ms or by_time.ms:
+            if not is_sent and (by_size.ms or by_time.ms):
                 manager.count_unchecked(user, client_id, -response_bytes, now_ms)
         return self._longer(manager, by_size, by_time, now_ms)
 

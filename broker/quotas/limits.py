@@ -15,7 +15,7 @@ limits existed once; here the present limits decide alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.broker.quotas.rates import UNLIMITED
 from barnabas.security.values import CLIENT_ID, IP, USER, Limits, QuotaEntity
@@ -37,6 +37,18 @@ class Share(NamedTuple):
 
     user: str
     client_id: str
+
+
+class Table(Protocol):
+    """Knows the limits of one quota: a `QuotaTable`, or the operator's own class (callback.py)."""
+
+    key: str
+
+    def share_of(self, user: str, client_id: str) -> Share:
+        """Return whose use a client's counts with."""
+
+    def limit_of(self, share: Share) -> float:
+        """Return the limit of a share; UNLIMITED if none applies."""
 
 
 class QuotaTable:

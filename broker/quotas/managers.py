@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from typing import Final, Generic, TypeVar
 
-from barnabas.broker.quotas.limits import QuotaTable, Share
+from barnabas.broker.quotas.limits import Share, Table
 from barnabas.broker.quotas.rates import DEFAULT_WINDOW, THROTTLE_MS_MAX, UNLIMITED, SampledRate, Window
 from barnabas.broker.quotas.sensors import BucketSensor, RateSensor, Sensors, bounded
 from barnabas.broker.quotas.throttle import UNTHROTTLED, Throttle
@@ -31,16 +31,20 @@ S = TypeVar("S", RateSensor, BucketSensor)
 class Manager(Generic[S]):
     """What managers have in common: the table of limits, and a sensor for each share."""
 
-    def __init__(self, table: QuotaTable, sensors: Sensors[S], clock: Clock) -> None:
+    def __init__(self, table: Table, sensors: Sensors[S], clock: Clock) -> None:
         self._clock = clock  # fixed before start
         self._sensors: Sensors[S] = sensors  # fixed before start
         self.table = table  # replaced whole
         self._lock = threading.Lock()  # serializes first throttles
 
-    def set_table(self, table: QuotaTable) -> None:
+    def set_table(self, table: Table) -> None:
         """Replace the limits."""
         self.table = table
         self._sensors.set_limits(table.limit_of)
+
+    def ask_again(self) -> None:
+        """Look the limit of each sensor up again."""
+        self._sensors.set_limits(self.table.limit_of)
 
     def sensor(self, user: str, client_id: str, now_ms: int) -> S:
         """Return the sensor that a client's use counts with."""
@@ -82,7 +86,7 @@ class Manager(Generic[S]):
 class RateManager(Manager[RateSensor]):
     """The limit of bytes produced or consumed a second."""
 
-    def __init__(self, table: QuotaTable, window: Window, clock: Clock) -> None:
+    def __init__(self, table: Table, window: Window, clock: Clock) -> None:
         def make(share: Share, now_ms: int) -> RateSensor:
             return RateSensor(share, self.table.limit_of(share), window, now_ms)
 
@@ -109,7 +113,7 @@ class RateManager(Manager[RateSensor]):
 class RequestManager(RateManager):
     """The limit of thread time (rule 2)."""
 
-    def __init__(self, table: QuotaTable, window: Window, clock: Clock) -> None:
+    def __init__(self, table: Table, window: Window, clock: Clock) -> None:
         super().__init__(table, window, clock)
         self._ms_max = window.sample_ms
         self._exempt = SampledRate(DEFAULT_WINDOW)  # guarded by: _exempt_lock

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.broker.quotas.limits import CONTROLLER_MUTATION_RATE, QuotaTable, Share
+from barnabas.broker.quotas.limits import CONTROLLER_MUTATION_RATE, QuotaTable, Share, Table
 from barnabas.broker.quotas.managers import Manager
 from barnabas.broker.quotas.rates import MS_PER_S, Window
 from barnabas.broker.quotas.sensors import BucketSensor, Sensors
@@ -28,6 +28,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.principal import user_name
 
 if TYPE_CHECKING:
+    from barnabas.broker.quotas.callback import QuotaPlugin
     from barnabas.broker.requests.request import Request
     from barnabas.config.config import Config
     from barnabas.security.values import Limits, QuotaEntity
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 class MutationManager(Manager[BucketSensor]):
     """The limit of partitions created and deleted a second."""
 
-    def __init__(self, table: QuotaTable, window: Window, clock: Clock) -> None:
+    def __init__(self, table: Table, window: Window, clock: Clock) -> None:
         def make(share: Share, now_ms: int) -> BucketSensor:
             return BucketSensor(share, self.table.limit_of(share), window, now_ms)
 
@@ -85,18 +86,19 @@ class MutationQuota:
 class MutationQuotas:
     """The quotas of a controller."""
 
-    def __init__(self, window: Window, clock: Clock) -> None:
+    def __init__(self, window: Window, clock: Clock, plugin: QuotaPlugin | None = None) -> None:
         self._window = window  # fixed before start
+        self._plugin = plugin  # fixed before start
         self._clock = clock  # fixed before start
         self._lock = threading.Lock()
         self._quotas: Mapping[QuotaEntity, Limits] | None = None  # guarded by: _lock; what `manager` was made from
         self.manager: MutationManager | None = None  # replaced whole under _lock; None without limits
 
     @classmethod
-    def of(cls, config: Config, clock: Clock) -> MutationQuotas:
+    def of(cls, config: Config, clock: Clock, plugin: QuotaPlugin | None = None) -> MutationQuotas:
         """Return the quotas of a process, with no limits yet."""
         sample_ms = config.controller_quota_window_size_seconds * MS_PER_S
-        return cls(Window(config.controller_quota_window_num, sample_ms), clock)
+        return cls(Window(config.controller_quota_window_num, sample_ms), clock, plugin)
 
     def update(self, quotas: Mapping[QuotaEntity, Limits]) -> None:
         """Take the limits of all entities, an immutable mapping."""
@@ -104,6 +106,9 @@ class MutationQuotas:
             return
         with self._lock:
             self._quotas = quotas
+            if self._plugin is not None:
+                self._update_plugin(self._plugin, quotas)
+                return
             table = QuotaTable(quotas, CONTROLLER_MUTATION_RATE)
             if not table:
                 self.manager = None
@@ -111,6 +116,22 @@ class MutationQuotas:
                 self.manager = MutationManager(table, self._window, self._clock)
             else:
                 self.manager.set_table(table)
+
+    def _update_plugin(self, plugin: QuotaPlugin, quotas: Mapping[QuotaEntity, Limits]) -> None:
+        """Let the operator's own class decide; it may limit clients for whom nothing is configured."""
+        plugin.take(quotas, (CONTROLLER_MUTATION_RATE,))
+        if self.manager is not None:
+            self.manager.ask_again()
+            return
+        table = plugin.table(CONTROLLER_MUTATION_RATE)
+        self.manager = MutationManager(table, self._window, self._clock)
+        table.on_reset = self.manager.ask_again
+
+    def expire(self) -> None:
+        """Drop the buckets of clients that were not seen for an hour; called from time to time."""
+        manager = self.manager
+        if manager is not None:
+            manager.expire(self._clock.monotonic_ms())
 
     def quota_for(self, request: Request, strict_since: int) -> MutationQuota | None:
         """Return the quota of a request, strict from an API version on; None if there are no limits."""

@@ -12,7 +12,6 @@ Source: SensorAccess, Sensor (Kafka 4.3).
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
@@ -28,6 +27,7 @@ from barnabas.broker.quotas.rates import (
     refill_ms,
     throttle_ms,
 )
+from barnabas.common import digests
 from barnabas.metrics.meters import AvgMax
 
 EXPIRY_MS: Final = 3_600_000
@@ -169,7 +169,7 @@ def bounded(share: Share) -> Share:
     """Return a share with a client id of bounded length (rule 2)."""
     if len(share.client_id) < NAME_MAX:
         return share
-    digest = hashlib.sha256(share.client_id.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = digests.digest("sha256", share.client_id.encode("utf-8", "surrogatepass")).hex()
     return share._replace(client_id=f"{share.client_id[: NAME_MAX - 33]}~{digest[:32]}")
 
 

@@ -127,6 +127,17 @@ class ReplicaManager:
         """The partition, or None if this broker does not hold it, or its disk failed."""
         return self.hosted.find(tp)
 
+    def is_in_sync(self, tp: TopicPartition) -> bool:
+        """Whether every replica of a partition is in its ISR, as far as this broker knows.
+
+        Why the leader's role too: a LeaderAndIsr push, which lets a new replica fetch, comes before UpdateMetadata.
+        """
+        partition = self.hosted.find(tp)
+        role = None if partition is None else partition.role
+        if role is not None and role.is_leader and not role.isr.issuperset(role.replicas):
+            return False
+        return self.metadata_cache.snapshot.is_in_sync(tp)
+
     def partitions(self) -> list[Partition]:
         """Every partition whose disk works."""
         return self.hosted.online()
@@ -219,6 +230,7 @@ class ReplicaManager:
         purgatories.produce.check_and_complete(tp)
         purgatories.fetch.check_and_complete(tp)
         purgatories.delete_records.check_and_complete(tp)
+        purgatories.share_fetch.check_and_complete(tp)
 
     def maybe_shrink_isrs(self) -> None:
         """Propose smaller ISRs where followers lag; a periodic task."""

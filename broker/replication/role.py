@@ -3,10 +3,15 @@
 Everything here is immutable and pure. Offsets named `end` are exclusive.
 
 States of an ISR change (KIP-497)
-    none --propose--> in flight --accepted--> none, with the controller's ISR
+    none --propose--> in flight --accepted, no member left--> none, with the controller's ISR
+                      in flight --accepted, a member left--> in flight until the next push
                       in flight --ROLLED_BACK error--> none, with the old ISR
                       in flight --GIVEN_UP error--> in flight until the next push
                       in flight --any other error--> in flight, the same proposal is sent again
+
+Why a smaller ISR waits for the push: the push also brings the `min.insync.replicas` that the controller decided with.
+With a former, lower value the high watermark would advance although the member that left is an eligible leader replica
+now (KIP-966): it could be elected without these records. Apache Kafka takes the smaller ISR from the answer.
 
 Source: Kafka's PartitionState, Partition.handleAlterPartitionError and handleAlterPartitionUpdate (4.3).
 """
@@ -183,6 +188,8 @@ def concluded(role: Role, proposal: IsrProposal, outcome: IsrOutcome) -> tuple[R
     if outcome.leader_epoch != role.leader_epoch or outcome.partition_epoch < role.partition_epoch:
         return role, False
     isr = frozenset(outcome.isr)
+    if not role.isr <= isr:
+        return role, False
     accepted = replace(
         role,
         isr=isr,

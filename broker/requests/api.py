@@ -31,6 +31,7 @@ class Api:
       None derives it from the response's schema.
     - `nodes_only(request)` tells whether only brokers and controllers may send this request. On a listener for clients
       it is answered with CLUSTER_AUTHORIZATION_FAILED. None: clients may send every request of this API.
+    - `is_forwarded`: a controller accepts it from a broker, in an Envelope on behalf of a client (KIP-590).
     - `admits(services, frame)` checks a large request before it is decoded; false refuses it. None: only the size limit
       of its kind applies.
     """
@@ -43,6 +44,7 @@ class Api:
     error_response: ErrorResponse | None = None
     nodes_only: NodesOnly | None = None
     admits: Admits | None = None
+    is_forwarded: bool = False
 
     def supports(self, version: int) -> bool:
         """Return whether a request of this version may be decoded and handled."""

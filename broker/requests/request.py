@@ -48,8 +48,11 @@ class ApiRow(Protocol):
 class ClientConnection(Protocol):
     """The connection that a request came from (`Connection` in broker/network/connection.py)."""
 
+    access: Access | None  # of its last request, for the next one
     pooled_bytes: int  # what its requests hold of the memory pool; 0 without a pool
     client_software: tuple[str, str] | None  # name and version, from ApiVersions
+    is_closed: bool  # set before `on_closed` is called
+    on_closed: dict[str, Callable[[], None]]  # by component; its processor calls them when it closes, handlers set them
 
     def release_memory(self) -> None:
         """Give back the memory that its requests hold."""
@@ -99,6 +102,7 @@ class RequestContext:
     principal: str = ANONYMOUS
     is_for_clients: bool = False  # about the listener; brokers and controllers use another one
     is_token_authenticated: bool = False  # by a delegation token, which may not be used to get or change tokens
+    token_id: bytes | None = None  # of the delegation token to create, if a broker that forwards it has drawn one
 
     def with_principal(self, principal: str) -> RequestContext:
         """Return the same of a client that has authenticated."""

@@ -2,7 +2,8 @@
 
 Rules
 1. A response that carries an error gets a line, `Request 1557 from client=producer_app failed with ...`. It is at INFO,
-   or at DEBUG for codes that only tell a client what to do next (`ROUTINE`).
+   or at DEBUG for codes that only tell a client what to do next (`ROUTINE`; on a controller, `ELECTION_CODES`
+   too).
 2. Every completed request gets a line, `Completed request:{...}` in Kafka's JSON, if `kafka.request.logger` is set to
    DEBUG, or `kafka.request.logger.<API>` for one API. The bodies are converted right after decoding and before sending
    (`wants`), since handlers drop them.
@@ -57,6 +58,16 @@ ROUTINE: Final = frozenset(
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+#: What controllers and brokers answer each other, many times, while a new active controller is found.
+ELECTION_CODES: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NOT_CONTROLLER,
     }
 )
 #: APIs whose requests wait on purpose: for bytes, or for the other members of a group.
@@ -119,8 +130,15 @@ class RequestLog:
     """Records finished requests of one process."""
 
     def __init__(
-        self, metrics: RequestMetrics, registry: Registry | None = None, slow_ms: int = -1, table: Table | None = None
+        self,
+        metrics: RequestMetrics,
+        registry: Registry | None = None,
+        slow_ms: int = -1,
+        table: Table | None = None,
+        routine: frozenset[ErrorCode] = frozenset(),
     ) -> None:
+        """`routine` has codes that are routine in this process, besides `ROUTINE`."""
+        self._routine = ROUTINE | routine  # fixed before start
         self.metrics = metrics  # fixed before start
         self._registry = registry  # fixed before start
         self.slow: list[SlowRequest] = []  # `_keep` adds to it, on any processor
@@ -252,7 +270,7 @@ class RequestLog:
         header, api = request.header, request.api
         assert api is not None
         names = tuple(map(error_name, codes))
-        is_routine = ROUTINE.issuperset(codes)
+        is_routine = self._routine.issuperset(codes)
         if not is_routine:
             failed = FailedRequest(
                 api.name,

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.settings.dynamic_config import DynamicConfig, ResourceType, synonyms_of
+from barnabas.broker.settings.dynamic_config import DynamicConfig, synonyms_of
 from barnabas.common import logs
+from barnabas.config.resources.client_metrics import CLIENT_METRICS_KEYS
 from barnabas.config.secrets.sensitive import broker_row
 from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
 
@@ -96,9 +97,9 @@ class ConfigDescriber:
         return entries
 
     def client_metrics(self, name: str) -> list[Entry]:
-        """Return the configs of a client metrics subscription."""
-        overrides = self._dynamic.overrides(ResourceType.CLIENT_METRICS, name)
-        return [Entry(key, text, Source.CLIENT_METRICS) for key, text in overrides.items()]
+        """Return every config of a client metrics subscription, whether or not anybody made it."""
+        config = self._dynamic.client_metrics_config(name)
+        return [self._overridable(key, config, Source.CLIENT_METRICS) for key in CLIENT_METRICS_KEYS.values()]
 
     @staticmethod
     def loggers() -> list[Entry]:

@@ -3,13 +3,16 @@
 Rules
 1. For a broker key, a value for this broker overrides the value for all brokers, and both override the file.
 2. AlterConfigs checks a change (`check_broker_change`); a push is already decided. If a pushed value cannot be used
-   after all, it is logged and ignored.
+   after all, or not together with the others, it alone is ignored, and one log line names it. The file may have changed
+   since it was set. What is in force goes before what is new.
 3. Only keys that are `live` in the table of keys are applied. DescribeConfigs shows the others as read-only.
 4. Settings without effect, and unknown keys, are accepted as in Kafka, and logged with one line for each reason. A
    setting that should protect something, but has no effect, is refused.
-5. Listeners are called after the new values are in place, holding no lock.
+5. Listeners are called after the new values are in place, holding no lock. One that fails is logged, and keeps the
+   change from no other.
 
-Threads: the handler of a push calls `apply_records`, one at a time; any thread calls the rest.
+Threads: the handler of a push calls `apply_records`, one at a time. Before the first one, the lifecycle thread calls
+`apply_first`. Any thread calls the rest.
 Source: DynamicBrokerConfig, ConfigRepository (Kafka 4.3).
 """
 
@@ -17,13 +20,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from barnabas.config.effect import protects, warnings
+from barnabas.config.effect import protects, warnings, warnings_of_listeners
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import LISTENER_KEYS, SSL_KEYS, base_name
+from barnabas.config.listeners import (
+    LISTENER_LIMITS,
+    LOGINS_AT_RUN_TIME,
+    PLAINTEXT,
+    SSL_KEYS,
+    SSL_STORE_KEYS,
+    base_name,
+    is_for_logins,
+    listener_of,
+)
+from barnabas.config.resources.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsConfig
+from barnabas.config.secrets.sensitive import broker_row
 from barnabas.config.table.keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAMIC_KEYS, TOPIC_KEYS, Key, Mode, Scope
 
 if TYPE_CHECKING:
@@ -33,6 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.config")
 
 ALL_BROKERS: Final = ""
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 class ResourceType(IntEnum):
@@ -80,11 +95,17 @@ class DynamicConfig:
     def __init__(self, config: Config) -> None:
         self.config = config  # fixed before start; its values are replaced by apply_records
         self._file = config.with_overrides({})  # fixed before start
+        used = {name.upper() for name in (*config.controller_listener_names, config.inter_broker_listener_name)}
+        self._protocols = {  # fixed before start; of the listeners that the broker has or connects to
+            **{name: config.listener_protocols.get(name, PLAINTEXT) for name in used},
+            **{listener.name: listener.security_protocol for listener in config.listeners_parsed},
+        }
         self._lock = threading.Lock()
         self._overrides: Overrides = {}  # replaced whole under _lock
         self.version = 0  # the number of replacements of _overrides; written under _lock
         self._listeners: list[Listener] = []  # fixed before start
         self._checks: list[Check] = []  # fixed before start
+        self._unusable: frozenset[str] = frozenset()  # guarded by: _lock; the lines about broker configs
 
     def on_change(self, listener: Listener) -> None:
         """Add a listener, which is called with each changed resource. To be called before the start.
@@ -144,6 +165,11 @@ class DynamicConfig:
         """Return the config of a group."""
         return self.config.group_config(self.overrides(ResourceType.GROUP, group))
 
+    def client_metrics_config(self, name: str) -> ClientMetricsConfig:
+        """Return the config of a client metrics subscription; an unusable value is logged and ignored."""
+        overrides = self.overrides(ResourceType.CLIENT_METRICS, name)
+        return ClientMetricsConfig(_usable(overrides, CLIENT_METRICS_KEYS, f"client metrics {name}"))
+
     # -- writing
 
     def apply_records(self, records: Iterable[ConfigRecord], *, is_full: bool) -> None:
@@ -174,7 +200,15 @@ class DynamicConfig:
         self._warn(before, changed)
         for resource in changed:
             for listener in self._listeners:
-                listener(resource)
+                try:
+                    listener(resource)
+                except Exception:  # Why: the others need it, and the same value is not a change when it comes again
+                    log.exception("a part of the broker cannot apply the changed config of %.200r", resource)
+
+    def apply_first(self, records: Iterable[ConfigRecord]) -> None:
+        """Apply the configs of this broker before the first push, which waits for that; later it has them all."""
+        if self.version == 0:
+            self.apply_records(records, is_full=False)
 
     def _warn(self, before: Overrides, changed: Iterable[Resource]) -> None:
         """Log which of the new settings have no effect."""
@@ -186,19 +220,34 @@ class DynamicConfig:
             old, new = before.get(resource, {}), self._overrides.get(resource, {})
             found.setdefault(scope, set()).update(name for name in new if new[name] != old.get(name))
         for scope, names in found.items():
-            for line in warnings(scope, names):
+            is_broker = scope is Scope.BROKER
+            for line in warnings_of_listeners(names, self._protocols) if is_broker else warnings(scope, names):
                 log.warning("%s config: %s", scope.value, line)
+        if Scope.BROKER in found and MIN_INSYNC_REPLICAS in found[Scope.BROKER]:
+            self._warn_of_min_isr()
+
+    def _warn_of_min_isr(self) -> None:
+        """Log that the file's min.insync.replicas is not in force.
+
+        Why this key: a new cluster has a value of its own, which nobody has set (KIP-966).
+        """
+        in_file, in_force = (values.get(MIN_INSYNC_REPLICAS) for values in (self._file.originals, self.config.current))
+        if in_file not in (None, in_force) and MIN_INSYNC_REPLICAS not in self.broker_overrides():
+            log.warning(
+                "broker config: %s=%s of the file has no effect: all brokers have %s, by kafka-configs or since the "
+                "cluster was created", MIN_INSYNC_REPLICAS, in_file, in_force,
+            )  # fmt: skip
 
     def check_broker_change(self, name: str, wanted: Mapping[str, str]) -> None:
         """Raise ConfigError unless the broker resource `name` ("" for all brokers) may have these configs."""
         for key_name, text in wanted.items():
-            self._check_key(BROKER_KEYS.get(base_name(key_name)), key_name, per_broker=name != ALL_BROKERS)
-            key = BROKER_KEYS.get(base_name(key_name)) or DYNAMIC_KEYS.get(key_name)
+            key = broker_row(key_name)
+            self._check_key(key, key_name, per_broker=name != ALL_BROKERS)
             if key is not None:
                 key.parse(text)
         cluster = wanted if name == ALL_BROKERS else self.cluster_overrides()
         own = self.broker_overrides() if name == ALL_BROKERS else wanted
-        changed = self._file.with_overrides(_live({**cluster, **own}))
+        changed = self._file.with_overrides(self._live({**cluster, **own}))
         for check in self._checks:
             check(changed)
 
@@ -208,52 +257,106 @@ class DynamicConfig:
     def _refresh(self) -> None:
         """Install the new values of the live keys (rules 1 and 3)."""
         merged = {**self.cluster_overrides(), **self.broker_overrides()}
-        usable = _usable(_live(merged), BROKER_KEYS, f"broker {self._file.node_id}")
-        try:
-            self.config.replace(self._file.with_overrides(usable))
-        except ConfigError as error:
-            log.error("dynamic config of broker %s is ignored: %s", self._file.node_id, error)
+        unusable: list[str] = []
+        usable = _usable(self._live(merged), BROKER_KEYS, f"broker {self._file.node_id}", unusable.append)
+        self.config.replace(self._consistent(usable, unusable.append))
+        for line in unusable:
+            if line not in self._unusable:
+                log.error("%s", line)
+        self._unusable = frozenset(unusable)
 
-    @staticmethod
-    def _check_key(key: Key | None, name: str, *, per_broker: bool) -> None:
+    def _consistent(self, usable: Mapping[str, str], report: Callable[[str], None]) -> Config:
+        """Return the config with these settings, without those that contradict the file or the others (rule 2)."""
+        in_force = self.config.current
+        names = sorted(usable, key=lambda name: (in_force.get(name) != usable[name], name))
+        found, rejected = self._add(self._file.with_overrides({}), usable, names)
+        while rejected:  # Why again: what was rejected may need another one, which came later
+            found, again = self._add(found, usable, [name for name, _ in rejected])
+            if len(again) == len(rejected):
+                break
+            rejected = again
+        for name, error in rejected:
+            report(f"dynamic config {name} of broker {self._file.node_id} is ignored: {error}")
+        return found
+
+    def _add(
+        self, found: Config, texts: Mapping[str, str], names: Sequence[str]
+    ) -> tuple[Config, list[tuple[str, ConfigError]]]:
+        """Return a config with these settings too, and those that it cannot have. Few tries, if few are rejected."""
+        if not names:
+            return found, []
+        try:
+            added = {name: texts[name] for name in names}
+            return self._file.with_overrides({**found.originals, **added}), []
+        except ConfigError as error:
+            if len(names) == 1:
+                return found, [(names[0], error)]
+        half = len(names) // 2
+        found, rejected = self._add(found, texts, names[:half])
+        found, more = self._add(found, texts, names[half:])
+        return found, rejected + more
+
+    def _live(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """Return what can change at run time, without settings that no listener has a use for.
+
+        Why without: the file may have lost a listener, or its SASL, since they were set.
+        """
+        return {name: text for name, text in overrides.items() if _live_row(name) is not None and self._has_use(name)}
+
+    def _has_use(self, name: str) -> bool:
+        """Return whether the listener of a key, or any, is there, and has logins if the key is about logins."""
+        listener, row = listener_of(name), broker_row(name)
+        protocols = [p for n, p in self._protocols.items() if listener in (None, n)]
+        is_login = row is not None and is_for_logins(row.name)
+        return any(not is_login or protocol.startswith("SASL_") for protocol in protocols)
+
+    def _check_key(self, key: Key | None, name: str, *, per_broker: bool) -> None:
         if key is None:
             if protects(name) is None:
                 return  # as in Kafka: an unknown key may belong to a plug-in
             raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
-        is_of_listener = name != key.name and key.name not in LISTENER_KEYS
+        if name in SSL_STORE_KEYS:
+            raise ConfigError(
+                "These security configs can be dynamically updated only per-listener using the listener prefix: "
+                f"[{name}]"
+            )
+        is_of_listener = name != key.name and key.name not in LISTENER_LIMITS
         if not per_broker and (is_of_listener or key.mode is Mode.PER_BROKER):
             raise ConfigError(
                 f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
             )
-        if not key.live:
+        if key.name not in DYNAMIC_KEYS and _live_row(name) is None:
             raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
+        if is_for_logins(key.name) and not self._has_use(name):
+            raise ConfigError(f"{name} has no effect: no listener that it is for uses SASL")
 
 
-def _live(overrides: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: text
-        for name, text in overrides.items()
-        if (key := BROKER_KEYS.get(name) or _ssl_key(name)) is not None and key.live
-    }
+def _live_row(name: str) -> Key | None:
+    """Return the row of a broker key that can change at run time, plain or of one listener; None for other keys."""
+    row = BROKER_KEYS.get(name)
+    if row is not None:
+        return row if row.live else None
+    row = broker_row(name)
+    if row is None:
+        return None
+    if is_for_logins(row.name):  # these may be for one mechanism
+        return row if row.live or row.name in LOGINS_AT_RUN_TIME else None
+    return row if base_name(name) in (*LISTENER_LIMITS, *SSL_KEYS) and row.live else None
 
 
-def _ssl_key(name: str) -> Key | None:
-    """Return the key of a TLS setting of one listener; the socket server applies those."""
-    base = base_name(name)
-    return BROKER_KEYS[base] if base != name and base in SSL_KEYS else None
-
-
-def _usable(overrides: Mapping[str, str], keys: Mapping[str, Key], owner: str) -> dict[str, str]:
-    """Return the configs whose values can be parsed (rule 2)."""
+def _usable(
+    overrides: Mapping[str, str], keys: Mapping[str, Key], owner: str, report: Callable[[str], None] = log.error
+) -> dict[str, str]:
+    """Return the configs whose values can be parsed; report the others (rule 2)."""
     usable = {}
     for name, text in overrides.items():
         try:
-            key = keys.get(name) or _ssl_key(name)
+            key = keys.get(name) or _live_row(name)
             if key is not None:
                 key.parse(text)
                 usable[name] = text
         except ConfigError as error:
-            log.error("dynamic config of %s is ignored: %s", owner, error)
+            report(f"dynamic config {name} of {owner} is ignored: {error}")
     return usable
 
 

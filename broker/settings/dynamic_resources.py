@@ -39,8 +39,8 @@ Resize = Callable[[int], object]
 class Reconfigurable(Protocol):
     """The part of the socket server that is needed here."""
 
-    def reconfigure(self, dynamic: Mapping[str, str]) -> None:
-        """Apply changed connection limits and processor counts; `dynamic` holds the dynamic configs."""
+    def reconfigure(self) -> None:
+        """Apply changed connection limits and processor counts, which are in force already."""
 
 
 class DynamicResources:
@@ -52,7 +52,6 @@ class DynamicResources:
     def __init__(
         self, dynamic: DynamicConfig, scheduler: TaskScheduler, pools: Mapping[str, Resize], sockets: Reconfigurable
     ) -> None:
-        self._dynamic = dynamic  # fixed before start
         self._config = dynamic.config  # fixed before start; its values change
         self._scheduler = scheduler  # fixed before start
         self._pools = pools  # fixed before start; by key
@@ -83,7 +82,7 @@ class DynamicResources:
                 log.info("%s changes from %d to %d", name, self._counts[name], count)
                 self._counts[name] = count
                 resize(count)
-        self._sockets.reconfigure({**self._dynamic.cluster_overrides(), **self._dynamic.broker_overrides()})
+        self._sockets.reconfigure()
 
     def _count(self, name: str) -> int:
         return int(self._config.value(name))

@@ -31,7 +31,16 @@ Job = TypeVar("Job")
 class Found:
     """A partition's directory and its offsets in the checkpoints."""
 
-    __slots__ = ("directory", "is_clean", "log_start_offset", "name", "recovery_point", "tp")
+    __slots__ = (
+        "directory",
+        "is_clean",
+        "log_start_offset",
+        "may_have_gaps",
+        "may_have_holes",
+        "name",
+        "recovery_point",
+        "tp",
+    )
 
     def __init__(
         self,
@@ -42,6 +51,8 @@ class Found:
         log_start_offset: int = 0,
         recovery_point: int = 0,
         is_clean: bool = True,
+        may_have_holes: bool = False,
+        may_have_gaps: bool = False,
     ) -> None:
         self.directory = directory
         self.name = name
@@ -49,6 +60,8 @@ class Found:
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
         self.is_clean = is_clean  # the last stop was clean: there is nothing to recover
+        self.may_have_holes = may_have_holes  # a loss of power may have taken the end of a segment, and left the next
+        self.may_have_gaps = may_have_gaps  # it is in the cleaner's file, so no later start looks for holes
 
 
 def load_directory(directory: LogDirectory, load: Callable[[Found], None], thread_count: int) -> None:
@@ -58,8 +71,14 @@ def load_directory(directory: LogDirectory, load: Callable[[Found], None], threa
     LogDirectoryError is raised if a person must fix the cause before a start.
     """
     is_clean = directory.take_clean_shutdown()
-    recovery_points = _read_or_empty(directory.recovery_points)
-    starts = _read_or_empty(directory.log_start_offsets)
+    recovery_points = _read(directory.recovery_points)
+    starts = _read(directory.log_start_offsets) or {}
+    # The logs that the cleaner may have left gaps in. If that is not known, or what was flushed, or if no power was
+    # lost, gaps are left alone.
+    compacted = _read(directory.clean_offsets)
+    looks_for_holes = (
+        compacted is not None and not is_clean and recovery_points is not None and directory.may_have_lost_power()
+    )
     jobs = []
     for name in directory.partition_names():
         tp = parse_dir_name(name)
@@ -70,8 +89,10 @@ def load_directory(directory: LogDirectory, load: Callable[[Found], None], threa
                     name,
                     tp,
                     log_start_offset=starts.get(tp, 0),
-                    recovery_point=recovery_points.get(tp, 0),
+                    recovery_point=(recovery_points or {}).get(tp, 0),
                     is_clean=is_clean,
+                    may_have_holes=looks_for_holes and tp not in (compacted or {}),
+                    may_have_gaps=compacted is None or tp in compacted,
                 )
             )
         elif tp is None:
@@ -125,10 +146,10 @@ def in_threads(name: str, jobs: list[Job], work_on: Callable[[Job], object], thr
         raise errors[0]
 
 
-def _read_or_empty(checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
-    """Read a checkpoint; a damaged one counts as empty, so that everything is checked."""
+def _read(checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int] | None:
+    """Read a checkpoint; None if it is damaged, so that everything is checked."""
     try:
         return checkpoint.read()
     except CorruptCheckpointError as error:
         log.warning("%s; starting without it", error)
-        return {}
+        return None

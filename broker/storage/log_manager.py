@@ -98,7 +98,7 @@ class LogManager:
         self.on_flush: Callable[[float], None] | None = None  # called with the ms of each flush
         self._node_id = -1
         self._config = config
-        self._clock = clock
+        self.clock = self._clock = clock  # fixed before start; of the logs, which may be moved
         self._scheduler = scheduler
         self._directories = LogDirectories(config, log_dirs, fs, self.fail_directory)
         self._registry = LogRegistry()
@@ -228,6 +228,8 @@ class LogManager:
         # Why now: a log that was deleted, or set aside, just before a crash is still in the checkpoints. A new log of
         # its name would begin, after the next crash, at the start offset of the old one, and lose its records.
         self._write_checkpoints()
+        for directory in self.online_directories():
+            self._directories.attempt(directory, directory.note_boot)
         self._directories.check_some_online()
         self.find_strays()
         self._has_loaded = True
@@ -482,6 +484,15 @@ class LogManager:
         self._directories.attempt(directory, partial(checkpoint.write, offsets))
 
     # Stopping
+
+    def previous_broker_epoch(self) -> int:
+        """Return the broker epoch of the last stop, if it was clean in every log directory; else -1.
+
+        Source: LogManager.readBrokerEpochFromCleanShutdownFiles (Kafka 4.3).
+        """
+        epochs = {None if d.is_offline else d.clean_shutdown_epoch for d in self.directories}
+        epoch = epochs.pop() if len(epochs) == 1 else None
+        return UNKNOWN_BROKER_EPOCH if epoch is None else epoch
 
     def shutdown(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Flush and close every log, write the checkpoints and, if all succeeded, the clean-shutdown marker."""

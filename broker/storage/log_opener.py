@@ -45,8 +45,8 @@ class LogOpener:
     def _on_disk_failure(self, partition_directory: str, error: OSError) -> None:
         self._directories.fail(self._directories.of(partition_directory), error)
 
-    def open(self, found: Found, config: LogConfig) -> Log:
-        """Load a partition's directory and open its log; raises OSError."""
+    def open(self, found: Found, config: LogConfig, *, is_new: bool = False) -> Log:
+        """Load a partition's directory, which may have been made just now, and open its log; raises OSError."""
         path = f"{found.directory.path}/{found.name}"
         loaded = LogLoader(
             self._fs,
@@ -57,6 +57,8 @@ class LogOpener:
             log_start_offset=found.log_start_offset,
             recovery_point=found.recovery_point,
             clean_shutdown=found.is_clean,
+            may_have_holes=found.may_have_holes,
+            is_new=is_new,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         ).load()
         loaded.producer_state.verifies = self._config.transaction_partition_verification_enable
@@ -74,6 +76,8 @@ class LogOpener:
             decompressed_max=self._config.barnabas_record_decompressed_max_bytes,
         )
         opened.on_flush = self._on_flush
+        if found.may_have_gaps:
+            opened.note_gaps()
         return opened
 
     def create(self, tp: TopicPartition, config: LogConfig, name: str, candidates: Sequence[LogDirectory]) -> Log:
@@ -82,8 +86,8 @@ class LogOpener:
             if directory.is_offline:
                 continue
             try:
-                self._fs.mkdir(f"{directory.path}/{name}")
-                return self.open(Found(directory, name, tp), config)
+                is_new = self._fs.mkdir(f"{directory.path}/{name}")
+                return self.open(Found(directory, name, tp), config, is_new=is_new)
             except OSError as error:
                 self._directories.fail(directory, error)
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory is usable for {tp}")

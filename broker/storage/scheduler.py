@@ -80,6 +80,19 @@ class _TaskHeap:
                 return task
         return None
 
+    def due(self) -> list[Task]:
+        """Return the tasks that are due now."""
+        now_ms = self.clock.monotonic_ms()
+        return [task for task in self.tasks if task.due_ms <= now_ms and not task.cancelled]
+
+    def make_due(self) -> None:
+        """Have every periodic task be due now, in the order in which they would be."""
+        now_ms = self.clock.monotonic_ms()
+        for task in self.tasks:
+            if task.period_ms:
+                task.due_ms = min(task.due_ms, now_ms)
+        heapq.heapify(self.tasks)
+
     def repeat(self, task: Task) -> None:
         """Put a periodic task back after its run."""
         if task.period_ms > 0 and not task.cancelled:
@@ -96,6 +109,7 @@ class Scheduler:
         self._changed = threading.Condition()  # guards all below
         self._heap = _TaskHeap(clock)
         self._threads: list[ServiceThread] = []
+        self._running: list[Task] = []
         self._started = 0
         self._idle = 0
         self._stopped = False
@@ -141,7 +155,28 @@ class Scheduler:
             except Exception:
                 log.exception("background task %s failed", task.name)
             with self._changed:
+                self._running.remove(task)
                 self._heap.repeat(task)
+
+    def clock_moved(self, *, runs_all: bool = False) -> None:
+        """Have the threads read the clock again, which jumped; with `runs_all` every periodic task is due now."""
+        with self._changed:
+            if runs_all:
+                self._heap.make_due()
+            if self._idle == 0 and self._heap.tasks and not self._stopped:
+                self._start_thread()
+            self._changed.notify_all()
+
+    def behind(self) -> list[str]:
+        """Return the names of the tasks that run now, or are due and wait for a thread."""
+        with self._changed:
+            return sorted({task.name for task in (*self._running, *self._heap.due())})
+
+    def next_once_ms(self) -> int | None:
+        """Return when the first task that runs only once is due (monotonic); None without such a task."""
+        with self._changed:
+            once = (task.due_ms for task in self._heap.tasks if not task.period_ms and not task.cancelled)
+            return min(once, default=None)
 
     def _next_task(self) -> Task | None:
         """Wait for a task that is due; None if the scheduler stops or has too many threads."""
@@ -156,6 +191,7 @@ class Scheduler:
                 if task is not None:
                     if self._idle == 0 and self._heap.tasks:
                         self._start_thread()
+                    self._running.append(task)
                     return task
                 self._idle += 1
                 try:

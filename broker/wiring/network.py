@@ -8,16 +8,18 @@ Threads: main builds and stops it.
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.network.sasl.sources import SaslSources
+from barnabas.broker.quotas.callback import QuotaPlugin
 from barnabas.broker.quotas.client_quotas import ClientQuotas
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.requests.request_log import RequestLog
 from barnabas.broker.socket_server import SocketServer
 from barnabas.broker.wiring.context import StartError
+from barnabas.common.processes.host_name import own_host_name
+from barnabas.config.listeners import PLAINTEXT
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.security.tls.endpoints import TlsEndpoints
 
@@ -36,8 +38,8 @@ class Network:
         self._config = config  # fixed before start
         self.channel = RequestChannel(config.queued_max_requests, CONTROL_PLANE_REQUESTS_MAX)
         self.request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
-        self.client_quotas = ClientQuotas.of(config, clock)
-        self.tls = TlsEndpoints(config.originals, clock.wall_ms)
+        self.client_quotas = ClientQuotas.of(config, clock, QuotaPlugin.of(config, clock))
+        self.tls = TlsEndpoints(config.originals, clock.wall_ms, awaits_settings=True)
         self.sasl = SaslSources()
         self.sockets = SocketServer(
             config.listeners_parsed,
@@ -54,9 +56,9 @@ class Network:
 
     @property
     def needs_security_metadata(self) -> bool:
-        """Whether clients cannot be served before the ACLs, users and tokens have arrived."""
-        uses_sasl = any(listener.security_protocol.startswith("SASL_") for listener in self._config.listeners_parsed)
-        return uses_sasl or bool(self._config.authorizer_class_name)
+        """Whether clients cannot be served before the ACLs, users, tokens and settings of TLS have arrived."""
+        protocols = {listener.security_protocol for listener in self._config.listeners_parsed}
+        return protocols != {PLAINTEXT} or bool(self._config.authorizer_class_name)
 
     def advertised_listeners(self) -> list[tuple[str, str, int, str]]:
         """Return (name, host, port, security protocol) of each advertised listener; raises StartError.
@@ -69,5 +71,5 @@ class Network:
             if listener.name not in self.sockets.acceptors:
                 raise StartError(f"advertised.listeners names {listener.name}, which listeners does not")
             port = listener.port or self.sockets.port(listener.name)
-            advertised.append((listener.name, listener.host or socket.gethostname(), port, listener.security_protocol))
+            advertised.append((listener.name, listener.host or own_host_name(), port, listener.security_protocol))
         return sorted(advertised, key=lambda listener: listener[0] != self._config.inter_broker_listener_name)

@@ -43,15 +43,18 @@ class Pages:
     ) -> None:
         config, registry = context.config, context.registry
         self._lifecycle = link.lifecycle  # fixed before start
-        self.server = MetricsServer.of_config(registry, config, context.clock)
-        self.server.add_page("/readyz", self._readiness)
+        self.server = context.page or MetricsServer.of_config(registry, config, context.clock)
+        self.server.add_page("/readyz", self.readiness)
         if faults is not None:
             faults.serve_broker(self.server, services.metadata_cache, context.controllers)
-        self.view = BrokerView(services, network.sockets, handling.handlers, fetchers, network.request_log)
+        self.view = BrokerView(
+            services, network.sockets, handling.handlers, fetchers, network.request_log, context.moved_clock
+        )
         self.server.add_view("/live.json", self.view.page)
         add_live_page(self.server)
         registry.gauge(catalogue.BROKER_STATE, lambda: self._lifecycle.state)
-        process.register(registry)
+        if context.page is None:  # else the process registers itself
+            process.register(registry)
         register_queues(registry, network.sockets.throttled)
         register_exempt(registry, network.client_quotas)
         broker_metrics.register(services, link.forwarding.queue_size, network.request_log.metrics)
@@ -64,7 +67,7 @@ class Pages:
             context.connect,
         )
 
-    def _readiness(self) -> Page:
+    def readiness(self) -> Page:
         """Return whether clients can use this broker now. (/healthz only needs the process to be alive.)"""
         state = self._lifecycle.state
         return readiness(state.name, is_ready=state == BrokerState.RUNNING)

@@ -96,7 +96,13 @@ class Replication:
 
 def all_purgatories(purgatories: Purgatories) -> tuple[Purgatory, ...]:
     """Return each of a broker's purgatories."""
-    return purgatories.produce, purgatories.fetch, purgatories.delete_records, purgatories.topic
+    return (
+        purgatories.produce,
+        purgatories.fetch,
+        purgatories.delete_records,
+        purgatories.topic,
+        purgatories.share_fetch,
+    )
 
 
 def make_purgatories(context: Context) -> Purgatories:
@@ -107,7 +113,10 @@ def make_purgatories(context: Context) -> Purgatories:
             "Produce", clock, broker_id=broker_id, purge_interval=config.producer_purgatory_purge_interval_requests
         ),
         fetch=Purgatory(
-            "Fetch", clock, broker_id=broker_id, purge_interval=config.fetch_purgatory_purge_interval_requests
+            "Fetch",
+            context.moved_clock,
+            broker_id=broker_id,
+            purge_interval=config.fetch_purgatory_purge_interval_requests,
         ),
         delete_records=Purgatory(
             "DeleteRecords",
@@ -116,6 +125,12 @@ def make_purgatories(context: Context) -> Purgatories:
             purge_interval=config.delete_records_purgatory_purge_interval_requests,
         ),
         topic=Purgatory("topic", clock, broker_id=broker_id),
+        share_fetch=Purgatory(
+            "ShareFetch",
+            context.moved_clock,
+            broker_id=broker_id,
+            purge_interval=config.share_fetch_purgatory_purge_interval_requests,
+        ),
     )
     for purgatory in all_purgatories(purgatories):
         label = purgatory.name

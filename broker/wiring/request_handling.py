@@ -34,7 +34,7 @@ class RequestHandling:
         # empty. Their connections are closed instead, as if the broker were not up yet.
         served = served_at_start(table)  # replaced once, row by row, by the whole table
         self.slow_motion = SlowMotion(context.config, network.channel.requests, served, context.clock)
-        services.metadata_cache.on_caught_up = lambda: self.slow_motion.serve(table)
+        services.metadata_cache.on_caught_up.append(lambda: self.slow_motion.serve(table))
 
         def pool(count: int, thread_prefix: str) -> HandlerPool:
             return HandlerPool(

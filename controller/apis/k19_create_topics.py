@@ -44,4 +44,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(19, "CreateTopics", (2, 7), handle)
+API = Api(19, "CreateTopics", (2, 7), handle, is_forwarded=True)

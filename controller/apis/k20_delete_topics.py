@@ -42,4 +42,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(20, "DeleteTopics", (1, 6), handle)
+API = Api(20, "DeleteTopics", (1, 6), handle, is_forwarded=True)

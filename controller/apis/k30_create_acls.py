@@ -20,4 +20,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_later(services, "createAcls", lambda view: create_acls(view, message), same)
 
 
-API = Api(30, "CreateAcls", (1, 3), handle)
+API = Api(30, "CreateAcls", (1, 3), handle, is_forwarded=True)

@@ -20,4 +20,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_later(services, "deleteAcls", lambda view: delete_acls(view, message), same)
 
 
-API = Api(31, "DeleteAcls", (1, 3), handle)
+API = Api(31, "DeleteAcls", (1, 3), handle, is_forwarded=True)

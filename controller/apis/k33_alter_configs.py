@@ -26,4 +26,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_later(services, "legacyAlterConfigs", lambda view: alter_configs(view, message, check), same)
 
 
-API = Api(33, "AlterConfigs", (0, 2), handle)
+API = Api(33, "AlterConfigs", (0, 2), handle, is_forwarded=True)

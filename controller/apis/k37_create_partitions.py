@@ -37,4 +37,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(37, "CreatePartitions", (0, 3), handle)
+API = Api(37, "CreatePartitions", (0, 3), handle, is_forwarded=True)

@@ -4,7 +4,8 @@ Behaviour: creates a delegation token (KIP-48). Its HMAC is in the response only
 
 Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (a client that is anonymous, or authenticated by a token),
 DELEGATION_TOKEN_AUTH_DISABLED (no secret is configured), UNSUPPORTED_VERSION (the metadata.version is too old);
-INVALID_PRINCIPAL_TYPE; DELEGATION_TOKEN_AUTHORIZATION_FAILED (for another owner).
+INVALID_PRINCIPAL_TYPE; DELEGATION_TOKEN_AUTHORIZATION_FAILED (for another owner); POLICY_VIOLATION (the owner has too
+many).
 
 Different from Apache Kafka: it refuses every request that came over a PLAINTEXT controller listener, even if the client
 authenticated to the broker that forwarded it.
@@ -46,4 +47,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_for_caller(services, request, create)
 
 
-API = Api(38, "CreateDelegationToken", (1, 3), handle)
+API = Api(38, "CreateDelegationToken", (1, 3), handle, is_forwarded=True)

@@ -25,4 +25,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_for_caller(services, request, renew_token)
 
 
-API = Api(39, "RenewDelegationToken", (1, 2), handle)
+API = Api(39, "RenewDelegationToken", (1, 2), handle, is_forwarded=True)

@@ -25,4 +25,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_for_caller(services, request, expire_token)
 
 
-API = Api(40, "ExpireDelegationToken", (1, 2), handle)
+API = Api(40, "ExpireDelegationToken", (1, 2), handle, is_forwarded=True)

@@ -21,4 +21,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_later(services, "electLeaders", lambda view: elect_leaders(view, message), same, message.timeout_ms)
 
 
-API = Api(43, "ElectLeaders", (0, 2), handle)
+API = Api(43, "ElectLeaders", (0, 2), handle, is_forwarded=True)

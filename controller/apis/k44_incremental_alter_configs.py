@@ -29,4 +29,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(44, "IncrementalAlterConfigs", (0, 1), handle)
+API = Api(44, "IncrementalAlterConfigs", (0, 1), handle, is_forwarded=True)

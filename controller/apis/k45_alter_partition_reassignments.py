@@ -29,4 +29,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(45, "AlterPartitionReassignments", (0, 1), handle)
+API = Api(45, "AlterPartitionReassignments", (0, 1), handle, is_forwarded=True)

@@ -25,4 +25,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(46, "ListPartitionReassignments", (0, 0), handle)
+API = Api(46, "ListPartitionReassignments", (0, 0), handle, is_forwarded=True)

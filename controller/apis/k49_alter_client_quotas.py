@@ -27,4 +27,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(49, "AlterClientQuotas", (0, 1), handle)
+API = Api(49, "AlterClientQuotas", (0, 1), handle, is_forwarded=True)

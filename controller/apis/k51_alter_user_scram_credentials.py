@@ -23,4 +23,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(51, "AlterUserScramCredentials", (0, 0), handle)
+API = Api(51, "AlterUserScramCredentials", (0, 0), handle, is_forwarded=True)

@@ -10,7 +10,7 @@ FENCED_LEADER_EPOCH, INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA
 
 from __future__ import annotations
 
-from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
@@ -23,4 +23,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_later(services, "alterPartition", lambda view: alter_partition(view, message, version), same)
 
 
-API = Api(56, "AlterPartition", (2, 3), handle)
+API = Api(56, "AlterPartition", (2, 3), handle, nodes_only=nodes_only)

@@ -4,38 +4,42 @@ Behaviour
 - A broker forwards a client's admin request (KIP-590): the unchanged request with its header, and the client's
   principal and address. It is handled, and authorized, as if the client had sent it here. Its response returns in the
   same way. Only a node may send one: the authorizer demands CLUSTER_ACTION of the sender.
-- Only requests that clients may send to a controller are accepted (`FORWARDABLE`).
+- Only requests that clients may send to a controller are accepted (`is_forwarded` in their rows).
 
-- Tag 10001 of the response is the metadata offset that the effect of the request has at most. The forwarding broker
-  waits for it where a client expects to see the effect at once.
+- Changes of voters and DescribeQuorum are for the leader of the quorum. Another controller answers the envelope with
+  NOT_CONTROLLER, as for decisions: the broker, not the client, looks for the leader.
+- Tag 10001 of the response is the metadata offset that the effect of the request has at most, of those that are pushed.
+  The forwarding broker waits for it where a client expects to see the effect at once.
 
-Errors: INVALID_REQUEST (the inner request cannot be parsed, or may not be forwarded),
-PRINCIPAL_DESERIALIZATION_FAILURE. Errors of the inner request are in its own response.
+Errors: INVALID_REQUEST (the inner request cannot be parsed, or may not be forwarded), NOT_CONTROLLER (another
+controller is active), PRINCIPAL_DESERIALIZATION_FAILURE. Errors of the inner request are in its own response.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-from typing import Final
+from typing import Any, Final
 
 from barnabas.broker.requests.answers import Ending, Reply
-from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer, then
 from barnabas.broker.requests.request import ANONYMOUS, Request, RequestContext
 from barnabas.controller.apis.services import ControllerServices
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.data.principal import DefaultPrincipalData
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, EncodeError, ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
-from barnabas.protocol.push_tags import set_offset
+from barnabas.protocol.push_tags import set_offset, token_id_of
 from barnabas.protocol.schema import Message
 
 log = logging.getLogger("barnabas.controller.envelope")
 
-FORWARDABLE: Final = frozenset({19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 57, 64})
+_FOR_THE_LEADER: Final = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+
 _SIZE_BYTES: Final = 4
 _VERSION_BYTES: Final = 2
 
@@ -49,6 +53,8 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )  # fmt: skip
 
     def refuse(error: ApiError) -> Reply:
+        if error.code is ErrorCode.NOT_CONTROLLER:
+            raise error  # of the envelope: the broker, not the client, tries another controller
         return Reply(_error(api, inner, error))
 
     def enclosed(given: Ending) -> Reply:
@@ -69,7 +75,7 @@ def _open(services: ControllerServices, request: Request) -> tuple[Request, Api]
     try:
         header, offset = decode_request_header(buffer)
         api = services.table.get(header.api_key)
-        if api is None or api.key not in FORWARDABLE or not api.supports(header.api_version):
+        if api is None or not api.is_forwarded or not api.supports(header.api_version):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"API key {header.api_key} cannot be forwarded")
         if len(buffer) > int(services.config.barnabas_request_max_bytes):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"A request of {len(buffer)} bytes is too large to be forwarded")
@@ -98,6 +104,7 @@ def _client_context(request: Request) -> RequestContext:
         connection_id=outer.connection_id,
         principal=principal,
         is_token_authenticated=is_token_authenticated,
+        token_id=token_id_of(message),
     )
 
 
@@ -120,13 +127,21 @@ def _principal(data: bytes | None) -> tuple[str, bool]:
 def _enclosed(services: ControllerServices, api: Api, inner: Request, answer: Ending) -> Reply:
     """Put the response to the inner request into an envelope."""
     assert isinstance(answer, Reply), "a forwarded request has a response"
+    if api.key in _FOR_THE_LEADER and _leads_not(answer.message):
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
     try:
         response = _envelope(inner, answer.message)
-        set_offset(response, services.controller.committed_image.offset)
+        set_offset(response, services.controller.pushed_offset)
         return Reply(response)
     except EncodeError as error:  # Why here: the forwarding broker waits for a response of the API
         log.error("the response to a forwarded %s cannot be encoded: %s", api.name, error)
         return Reply(_envelope(inner, _error(api, inner, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))))
+
+
+def _leads_not(response: Any) -> bool:
+    """Return whether another controller leads the quorum."""
+    partitions = [found for topic in getattr(response, "topics", ()) for found in topic.partitions]
+    return any(found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for found in (response, *partitions))
 
 
 def _error(api: Api, inner: Request, error: ApiError) -> Message:
@@ -142,4 +157,4 @@ def _envelope(inner: Request, message: Message) -> EnvelopeResponse:
     return EnvelopeResponse(response_data=bytes(frame[_SIZE_BYTES:]))
 
 
-API = Api(58, "Envelope", (0, 0), handle)
+API = Api(58, "Envelope", (0, 0), handle, nodes_only=nodes_only)

@@ -1,6 +1,7 @@
 """DescribeCluster: v0-v2
 
-Behaviour: a controller returns the controllers (endpoint type 2, KIP-919) and the cluster id. A broker with empty
+Behaviour: a controller returns the controllers (endpoint type 2, KIP-919), which of them is active (-1 if it does not
+know) and the cluster id. A standby controller answers too. A broker with empty
 directories learns the cluster id from it.
 
 Errors: MISMATCHED_ENDPOINT_TYPE (from v1, for the brokers), UNSUPPORTED_ENDPOINT_TYPE.
@@ -22,6 +23,7 @@ from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterBroke
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+NO_CONTROLLER: Final = -1
 _FIRST_VERSION_WITH_TYPE: Final = 1
 
 
@@ -36,6 +38,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
                 "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER",
             )
         raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {message.endpoint_type}")
+    leader_id = services.controller.leader.leader_id
     return Reply(
         DescribeClusterResponse(
             endpoint_type=CONTROLLERS if has_type else BROKERS,  # v0 has no such field
@@ -45,13 +48,24 @@ def handle(services: ControllerServices, request: Request) -> Answer:
                 if message.include_cluster_authorized_operations
                 else NOT_REQUESTED
             ),
-            controller_id=services.controller.node_id,
+            controller_id=NO_CONTROLLER if leader_id is None else leader_id,
             brokers=[
                 DescribeClusterBroker(broker_id=node_id, host=host, port=port)
-                for node_id, host, port in services.endpoints
+                for node_id, (host, port) in sorted(_addresses(services, request.context.listener_name).items())
             ],
         )
     )
+
+
+def _addresses(services: ControllerServices, listener_name: str) -> dict[int, tuple[str, int]]:
+    """Return where the registered controllers, and this one, have a listener."""
+    found = {
+        controller.id: (endpoint.host, endpoint.port)
+        for controller in services.controller.committed_image.controllers.values()
+        for endpoint in controller.endpoints
+        if endpoint.name == listener_name
+    }
+    return {services.endpoint[0]: services.endpoint[1:], **found}
 
 
 API = Api(60, "DescribeCluster", (0, 2), handle)

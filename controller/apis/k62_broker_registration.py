@@ -7,19 +7,21 @@ Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRA
 OFFSET_OUT_OF_RANGE (this log lacks what the broker has applied), BROKER_ID_NOT_REGISTERED (a
 migrating ZooKeeper broker).
 
-Different from Apache Kafka: tagged fields report how far a broker has come, the reason for a refusal, and the security
-metadata (push_tags.py). A new broker needs that before the first push, to authenticate the controller that sends it.
+Different from Apache Kafka: tagged fields report how far a broker has come, the reason for a refusal, the security
+metadata and the broker's dynamic configs (push_tags.py). A new broker needs these before the first push, to
+authenticate the controller that sends it by what is in force.
 """
 
 from __future__ import annotations
 
-from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later
+from barnabas.controller.push.requests import broker_configs
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationResponse
-from barnabas.protocol.push_tags import set_offset, set_reason, set_records
+from barnabas.protocol.push_tags import set_controller_epoch, set_offset, set_reason, set_records
 from barnabas.protocol.schema import Message
 
 
@@ -32,16 +34,17 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         services,
         "registerBroker",
         lambda view: services.controller.register(view, message),
-        lambda epoch: _accepted(services, epoch),
+        lambda epoch: _accepted(services, message.broker_id, epoch),
     )
 
 
-def _accepted(services: ControllerServices, epoch: int) -> BrokerRegistrationResponse:
-    """Return the response to a registered broker, with the security metadata of the newest commit."""
+def _accepted(services: ControllerServices, broker_id: int, epoch: int) -> BrokerRegistrationResponse:
+    """Return the response to a registered broker, with its configs and the security metadata of the newest commit."""
     response = BrokerRegistrationResponse(broker_epoch=epoch)
     image = services.controller.committed_image
-    set_records(response, image.security.records())
+    set_records(response, [*broker_configs(image, broker_id), *image.security.records()])
     set_offset(response, image.offset)
+    set_controller_epoch(response, services.controller.epoch)
     return response
 
 
@@ -59,4 +62,5 @@ API = Api(
     (0, 4),
     handle,
     error_response=refusal,
+    nodes_only=nodes_only,
 )

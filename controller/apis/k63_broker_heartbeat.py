@@ -7,7 +7,7 @@ Errors: STALE_BROKER_EPOCH.
 
 from __future__ import annotations
 
-from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later
@@ -32,4 +32,4 @@ def answer(reply: HeartbeatReply) -> BrokerHeartbeatResponse:
     )
 
 
-API = Api(63, "BrokerHeartbeat", (0, 2), handle)
+API = Api(63, "BrokerHeartbeat", (0, 2), handle, nodes_only=nodes_only)

@@ -25,4 +25,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(64, "UnregisterBroker", (0, 0), handle)
+API = Api(64, "UnregisterBroker", (0, 0), handle, is_forwarded=True)

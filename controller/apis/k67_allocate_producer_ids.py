@@ -7,7 +7,7 @@ Errors: STALE_BROKER_EPOCH.
 
 from __future__ import annotations
 
-from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later
@@ -31,4 +31,4 @@ def answer(block: ProducerIdBlock) -> AllocateProducerIdsResponse:
     return AllocateProducerIdsResponse(producer_id_start=block.first_id, producer_id_len=block.size)
 
 
-API = Api(67, "AllocateProducerIds", (0, 0), handle)
+API = Api(67, "AllocateProducerIds", (0, 0), handle, nodes_only=nodes_only)

@@ -11,7 +11,7 @@ not change.
 
 from __future__ import annotations
 
-from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
@@ -24,4 +24,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_later(services, "assignReplicasToDirs", lambda view: assign_replicas_to_dirs(view, message), same)
 
 
-API = Api(73, "AssignReplicasToDirs", (0, 0), handle)
+API = Api(73, "AssignReplicasToDirs", (0, 0), handle, nodes_only=nodes_only)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.answers import Outcome, Reply
-from barnabas.broker.requests.parking import Park
+from barnabas.broker.requests.parking import Answer, Park
 from barnabas.controller.decision import Charge, no_charge
-from barnabas.protocol.errors import ApiError
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages import response_class
 
 if TYPE_CHECKING:
     from barnabas.broker.quotas.mutations import MutationQuotas
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from barnabas.config.config import Config
     from barnabas.controller.decision import Decision, View
     from barnabas.controller.quorum_controller import QuorumController
+    from barnabas.controller.raft.client.interface import RaftClient
     from barnabas.metrics.registry import Registry
     from barnabas.protocol.schema import Message
 
 R = TypeVar("R")
+
+STATIC_VOTERS: Final = "The voters are static, since kraft.version is 0: controller.quorum.voters has them."
 
 
 @dataclass(slots=True)
@@ -35,9 +39,10 @@ class ControllerServices:
     clock: Clock
     registry: Registry
     controller: QuorumController
-    endpoints: tuple[tuple[int, str, int], ...]  # (node id, host, port) of each controller
+    endpoint: tuple[int, str, int]  # (node id, host, port) of this controller
     table: Table
     mutations: MutationQuotas
+    raft: RaftClient | None = None  # this controller's replica; None without a quorum
 
     def complete_delayed(self, key: Any) -> None:
         """Do nothing: no request waits for a key here, since the event thread completes each one."""
@@ -101,6 +106,25 @@ def decide_within_quota(
 
     charge = no_charge if quota is None else quota.record
     return decide_later(services, name, lambda view: decide(view, charge), answer, request.message.timeout_ms)
+
+
+def ask_quorum(services: ControllerServices, request: Request) -> Park:
+    """Hand a request to this controller's replica, which answers now or later. Raises UNSUPPORTED_VERSION if alone."""
+    if services.raft is None:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "This controller has no quorum.")
+    reply = Deferred()
+    services.raft.handle_request(request.message, reply.complete)
+    return Park(reply)
+
+
+def change_voters(services: ControllerServices, request: Request) -> Answer:
+    """Hand a change of the voters to this controller's replica; refuse it if this controller is alone."""
+    if services.raft is not None:
+        return ask_quorum(services, request)
+    response: Any = response_class(request.header.api_key)
+    if request.message.cluster_id not in (None, services.cluster_id):
+        return Reply(response(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+    return Reply(response(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=STATIC_VOTERS))
 
 
 def same(response: Message) -> Message:

@@ -1,10 +1,13 @@
-"""TABLE: every API of the controller."""
+"""TABLE: every API of the controller. LOCAL_TABLE: those of a single controller, which is no member of a quorum."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from barnabas.broker.apis import k17_sasl_handshake, k36_sasl_authenticate
 from barnabas.broker.requests.api import make_table
 from barnabas.controller.apis import (
+    k01_fetch,
     k18_api_versions,
     k19_create_topics,
     k20_delete_topics,
@@ -21,18 +24,37 @@ from barnabas.controller.apis import (
     k46_list_partition_reassignments,
     k49_alter_client_quotas,
     k51_alter_user_scram_credentials,
+    k52_vote,
+    k53_begin_quorum_epoch,
+    k54_end_quorum_epoch,
+    k55_describe_quorum,
     k56_alter_partition,
     k57_update_features,
     k58_envelope,
+    k59_fetch_snapshot,
     k60_describe_cluster,
     k62_broker_registration,
     k63_broker_heartbeat,
     k64_unregister_broker,
     k67_allocate_producer_ids,
+    k70_controller_registration,
     k73_assign_replicas_to_dirs,
+    k80_add_raft_voter,
+    k81_remove_raft_voter,
+    k82_update_raft_voter,
 )
 
-TABLE = make_table(
+_QUORUM: Final = (
+    k01_fetch.API,
+    k52_vote.API,
+    k53_begin_quorum_epoch.API,
+    k54_end_quorum_epoch.API,
+    k59_fetch_snapshot.API,
+    k82_update_raft_voter.API,
+)
+
+TABLE: Final = make_table(
+    *_QUORUM,
     k17_sasl_handshake.API,
     k18_api_versions.API,
     k19_create_topics.API,
@@ -51,6 +73,7 @@ TABLE = make_table(
     k46_list_partition_reassignments.API,
     k49_alter_client_quotas.API,
     k51_alter_user_scram_credentials.API,
+    k55_describe_quorum.API,
     k56_alter_partition.API,
     k57_update_features.API,
     k58_envelope.API,
@@ -59,5 +82,10 @@ TABLE = make_table(
     k63_broker_heartbeat.API,
     k64_unregister_broker.API,
     k67_allocate_producer_ids.API,
+    k70_controller_registration.API,
     k73_assign_replicas_to_dirs.API,
+    k80_add_raft_voter.API,
+    k81_remove_raft_voter.API,
 )
+
+LOCAL_TABLE: Final = {key: api for key, api in TABLE.items() if api not in _QUORUM}

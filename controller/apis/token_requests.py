@@ -25,5 +25,6 @@ def decide_for_caller(
     """
     if request.principal == ANONYMOUS or request.context.is_token_authenticated:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    message, caller = request.message, Caller(request.principal, services.clock.wall_ms())
+    message = request.message
+    caller = Caller(request.principal, services.clock.wall_ms(), request.context.token_id)
     return decide_later(services, type(message).NAME, lambda view: decide(view, message, caller), same)

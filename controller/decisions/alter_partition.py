@@ -77,7 +77,7 @@ def _alter_one(
         election=Election.UNCLEAN if unclean else Election.ONLINE,
         directories=_moved_directories(view.image, partition, [replica for replica, _ in isr]),
     )
-    record = change_partition(view.image, key, partition, target)
+    record = change_partition(view, key, partition, target)
     if record is not None:
         records.append(record)
         partition = partition.merge(record)

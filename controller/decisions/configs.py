@@ -6,6 +6,9 @@ Rules
    again (KAFKA-14136).
 3. An entry whose value is null is a removal.
 4. The event thread does the work, so its cost is at most n log n in the size of a request.
+5. With eligible leader replicas (KIP-966), controller and leaders must agree about `min.insync.replicas`. So every
+   broker has the value of the cluster: that cannot be removed, and a single broker cannot have another. A change clears
+   the ELRs, since they hold for the former value. A partition without a leader then waits for the last one.
 
 Threads: none; pure.
 
@@ -21,8 +24,18 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.config import lists
 from barnabas.config.errors import ConfigError
+from barnabas.config.resources.client_metrics import (
+    CLIENT_METRICS_KEYS,
+    INTERVAL,
+    INTERVAL_MAX_MS,
+    INTERVAL_MIN_MS,
+    MATCH,
+    ClientMetricsConfig,
+    parse_match,
+)
 from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, Key, Type
 from barnabas.controller.decision import (
+    MIN_INSYNC_REPLICAS,
     Decision,
     Failure,
     View,
@@ -35,13 +48,15 @@ from barnabas.controller.image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
+    NO_LEADER,
     TOPIC_RESOURCE,
     ConfigKey,
+    Image,
 )
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k33_alter_configs as legacy_wire
 from barnabas.protocol.messages import k44_incremental_alter_configs as wire
-from barnabas.protocol.metadata_records import ConfigRecord
+from barnabas.protocol.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord, PartitionChangeRecord
 from barnabas.protocol.primitives import MAX_STRING_BYTES
 
 SET: Final = 0
@@ -60,7 +75,6 @@ _KNOWN_TYPES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE,
 #: The bound of one request. Why more than the bound of records: AlterConfigs also names unchanged entries.
 ENTRIES_MAX: Final = 100_000
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
-_CLIENT_METRICS_KEYS: Final = ("metrics", "interval.ms", "match")
 
 N = TypeVar("N", legacy_wire.AlterConfigsResource, wire.AlterConfigsResource)
 
@@ -135,7 +149,7 @@ def incremental_alter_configs(
     def changed(resource: ConfigKey, named: wire.AlterConfigsResource) -> list[ConfigRecord]:
         return _incremental_records(view, resource, [(c.name, c.config_operation, c.value) for c in named.configs])
 
-    records, failures = _alter(request.resources, changed, check)
+    records, failures = _alter(view, request.resources, changed, check)
     responses = [
         wire.AlterConfigsResourceResponse(
             error_code=failure.code,
@@ -157,7 +171,7 @@ def alter_configs(
     def changed(resource: ConfigKey, named: legacy_wire.AlterConfigsResource) -> list[ConfigRecord]:
         return _replacing_records(view, resource, {c.name: c.value for c in named.configs})
 
-    records, failures = _alter(request.resources, changed, check)
+    records, failures = _alter(view, request.resources, changed, check)
     responses = [
         legacy_wire.AlterConfigsResourceResponse(
             error_code=failure.code,
@@ -172,8 +186,8 @@ def alter_configs(
 
 
 def _alter(
-    resources: Sequence[N], changed: Callable[[ConfigKey, N], list[ConfigRecord]], check: Check
-) -> tuple[list[ConfigRecord], dict[ConfigKey, Failure]]:
+    view: View, resources: Sequence[N], changed: Callable[[ConfigKey, N], list[ConfigRecord]], check: Check
+) -> tuple[list[MetadataRecord], dict[ConfigKey, Failure]]:
     """Return the records of a request, and the outcome of each resource.
 
     `changed(resource, item of the request)` returns the records of one resource, or raises ApiError.
@@ -192,7 +206,39 @@ def _alter(
                 failure = Failure.of(error)
         check_batch_size(records)
         failures[resource] = failure
-    return records, failures
+    return [*records, *_elr_records(view.image, records)], failures
+
+
+def _elr_records(image: Image, changes: Iterable[ConfigRecord]) -> list[MetadataRecord]:
+    """Return the records that clear the ELRs of topics whose `min.insync.replicas` changes (rule 5)."""
+    changed = {(r.resource_type, r.resource_name) for r in changes if r.name == MIN_INSYNC_REPLICAS}
+    topics = {name for type_, name in changed if type_ == TOPIC_RESOURCE}
+    is_of_all = any(type_ == BROKER_RESOURCE for type_, _ in changed)
+    if not changed or not (image.has_elr or any(p.elr or p.last_known_elr for _, _, p in image.each_partition())):
+        return []
+    clears = [""] if is_of_all else sorted(topics)
+    kept: list[MetadataRecord] = [
+        PartitionChangeRecord(
+            partition_id=index,
+            topic_id=topic.id,
+            last_known_elr=list(p.last_known_elr),
+        )
+        for topic, index, p in image.each_partition()
+        if (is_of_all or topic.name in topics) and p.leader == NO_LEADER and p.last_known_elr
+    ]
+    return [*(ClearElrRecord(topic_name=name) for name in clears), *kept]
+
+
+def elr_safety_records(view: View) -> list[ConfigRecord]:
+    """Return the changes of configs with which eligible leader replicas can be enabled (rule 5)."""
+    records = []
+    if MIN_INSYNC_REPLICAS not in view.image.resource_configs(BROKER_RESOURCE, ""):
+        value = str(view.config.topic_defaults[MIN_INSYNC_REPLICAS])
+        records.append(_record(ConfigKey(BROKER_RESOURCE, ""), MIN_INSYNC_REPLICAS, value))
+    for resource, configs in view.image.configs.items():
+        if resource.type == BROKER_RESOURCE and resource.name and MIN_INSYNC_REPLICAS in configs:
+            records.append(_record(resource, MIN_INSYNC_REPLICAS, None))
+    return records
 
 
 def _resources(resources: Iterable[N]) -> list[tuple[ConfigKey, N, Failure | None]]:
@@ -250,7 +296,12 @@ def _next_value(resource: ConfigKey, name: str, operation: int, value: str | Non
 
 def _list_key(resource: ConfigKey, name: str) -> Key | None:
     """Return the row of a key whose value is a list; None for other keys."""
-    tables = {TOPIC_RESOURCE: TOPIC_KEYS, BROKER_RESOURCE: BROKER_KEYS, GROUP_RESOURCE: GROUP_KEYS}
+    tables = {
+        TOPIC_RESOURCE: TOPIC_KEYS,
+        BROKER_RESOURCE: BROKER_KEYS,
+        GROUP_RESOURCE: GROUP_KEYS,
+        CLIENT_METRICS_RESOURCE: CLIENT_METRICS_KEYS,
+    }
     key = tables.get(resource.type, {}).get(name)
     return key if key is not None and key.type is Type.LIST else None
 
@@ -268,6 +319,8 @@ def _replacing_records(view: View, resource: ConfigKey, wanted: Mapping[str, str
 def _changed_records(
     view: View, resource: ConfigKey, current: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> list[ConfigRecord]:
+    if resource.type == BROKER_RESOURCE and view.image.has_elr and MIN_INSYNC_REPLICAS in changes:
+        _check_min_isr(resource.name, changes[MIN_INSYNC_REPLICAS])
     after = {**current, **{name: value for name, value in changes.items() if value is not None}}
     for name, value in changes.items():
         if value is None:
@@ -335,9 +388,32 @@ def _check_broker_name(view: View, name: str) -> None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {broker_id} found.")
 
 
+def _check_min_isr(broker_name: str, value: str | None) -> None:
+    """Raise INVALID_CONFIG for a change that rule 5 forbids."""
+    if broker_name:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+        )
+    if value is None:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        )
+
+
 def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key in configs:
-        if key not in _CLIENT_METRICS_KEYS:
+        if key not in CLIENT_METRICS_KEYS:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+    try:
+        found = ClientMetricsConfig(configs).values
+        interval_ms = found[INTERVAL]
+        if not INTERVAL_MIN_MS <= interval_ms <= INTERVAL_MAX_MS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid value {interval_ms} for {INTERVAL}, interval must be between 100 and 3600000 (1 hour)",
+            )
+        parse_match(found[MATCH])
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None

@@ -3,13 +3,15 @@
 Rules
 1. If a directory fails, its replicas leave their ISRs and leaderships. The broker's other replicas stay.
 2. A broker may report a replica in a directory that has already failed. The report is accepted, and rule 1 applies.
-3. A replica that is the last of its ISR keeps its directory, even if its broker no longer has that directory. A log
-   that the broker has elsewhere is not the data. When the directory comes back, the replica can lead again.
+3. A replica that alone may have the data of a partition without a leader keeps its directory, even if its broker no
+   longer has that directory: the last of the ISR, a member of the ELR, the last leader. A log that the broker has
+   elsewhere is not the data. When the directory comes back, the replica can lead again.
+4. If the partition has a leader, a replica in a new directory leaves the ELR.
 
 Threads: none; pure.
 
-Source: ReplicationControlManager.handleAssignReplicasToDirs, handleDirectoriesOffline (Kafka 4.3), which have no
-rule 3.
+Source: ReplicationControlManager.handleAssignReplicasToDirs, handleDirectoriesOffline (Kafka 4.3), which have neither
+rule 3 nor rule 4.
 """
 
 from __future__ import annotations
@@ -73,7 +75,12 @@ def _assign(view: View, broker: Broker, key: PartitionKey, directory: bytes) -> 
             broker.id, view.image.topics[key.topic_id].name, key.partition, partition.directory(broker.id).hex(),
         )  # fmt: skip
         return []
-    record = change_partition(view.image, key, partition, Target(directories={broker.id: directory}))
+    old = partition.directory(broker.id)
+    has_data = old == directory or broker.has_online_dir(old)
+    target = Target(
+        directories={broker.id: directory}, without_data=frozenset() if has_data else frozenset({broker.id})
+    )
+    record = change_partition(view, key, partition, target)
     return [] if record is None else [record]
 
 
@@ -92,9 +99,9 @@ def cordoning(image: Image, broker: Broker, reported: Sequence[bytes] | None) ->
 
 
 def is_lost(broker: Broker, partition: Partition) -> bool:
-    """Return whether only this broker had the partition's data, in a directory that it no longer has (rule 3)."""
-    is_last = partition.leader == NO_LEADER and partition.isr == (broker.id,)
-    return is_last and not broker.has_online_dir(partition.directory(broker.id))
+    """Return whether this broker may have had the only data, in a directory that it no longer has (rule 3)."""
+    is_last = partition.isr == (broker.id,) or broker.id in (*partition.elr, *partition.last_known_elr)
+    return partition.leader == NO_LEADER and is_last and not broker.has_online_dir(partition.directory(broker.id))
 
 
 def directory_failures(view: View, broker: Broker, reported: Sequence[bytes]) -> list[MetadataRecord]:

@@ -63,7 +63,7 @@ def _elect_one(view: View, name: str, index: int, election_type: int) -> tuple[F
         return Failure(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message), None
     target = Target(election=Election.UNCLEAN if is_unclean else Election.PREFERRED)
     key = PartitionKey(topic.id, index)
-    record = change_partition(view.image, key, partition, target)
+    record = change_partition(view, key, partition, target)
     if record is not None:
         return Failure(ErrorCode.NONE), record
     code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if is_unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

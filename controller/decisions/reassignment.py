@@ -91,7 +91,7 @@ def _start(
         adding=adding or None,
         directories={replica: default_directory(view.image, replica) for replica in adding},
     )
-    return change_partition(view.image, key, partition, target)
+    return change_partition(view, key, partition, target)
 
 
 def original_replicas(partition: Partition) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def _cancel(view: View, topic: Topic, key: PartitionKey, partition: Partition) -
     replicas = original_replicas(partition)
     isr = tuple(replica for replica in partition.isr if replica not in partition.adding)
     unclean_allowed = view.unclean_election_enabled(topic.name)
-    if not isr:
+    if not isr and not set(partition.elr) & set(replicas):
         # Only replicas that were being added are in sync. Going back would lose the records that only they have.
         if not replicas:
             raise ApiError(
@@ -126,7 +126,7 @@ def _cancel(view: View, topic: Topic, key: PartitionKey, partition: Partition) -
         adding=(),
         election=Election.UNCLEAN if unclean_allowed else Election.ONLINE,
     )
-    return change_partition(view.image, key, partition, target)
+    return change_partition(view, key, partition, target)
 
 
 def list_reassignments(

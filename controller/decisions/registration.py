@@ -1,4 +1,4 @@
-"""Registrations: decides which brokers may join the cluster, and under which epoch.
+"""Registrations: decides which brokers may join the cluster, and under which epoch; and notes the controllers.
 
 Rules
 1. One process per id: while a broker's session is valid, no other incarnation gets its id.
@@ -10,10 +10,13 @@ Rules
    old one, and its pushes would take the broker's topics away. The log must hold the applied offset *under the epoch*
    in which the broker applied it, since offsets alone grow past it. The same check applies to heartbeats: an old copy
    of the log may hold the registration of a broker that has applied more since.
+4. A new process names the registration in which its logs were closed. If that is not the last one, the shutdown was
+   unclean, and the broker leaves every ISR and every ELR (elections.py, rule 8), also an ELR from before the feature
+   was disabled. A broker without a registration leaves the ELRs.
 
 Threads: none; pure.
 
-Source: ClusterControlManager.registerBroker (Kafka 4.3), which has neither rule 2 nor rule 3.
+Source: ClusterControlManager.registerBroker, registerController (Kafka 4.3), which has neither rule 2 nor rule 3.
 """
 
 from __future__ import annotations
@@ -22,15 +25,22 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from barnabas.common.ids import uuid_to_string
 from barnabas.controller.decision import Decision, View
-from barnabas.controller.decisions.elections import leader_and_isr_updates, partitions_with_isr_member
-from barnabas.controller.image import METADATA_VERSION, RESERVED_DIRECTORIES, Broker, Image
+from barnabas.controller.decisions.elections import (
+    leader_and_isr_updates,
+    partitions_with_elr_member,
+    partitions_with_isr_member,
+)
+from barnabas.controller.image import METADATA_VERSION, RESERVED_DIRECTORIES, Broker, Controller, Endpoint, Image
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from barnabas.protocol.messages.k70_controller_registration import ControllerRegistrationRequest
 from barnabas.protocol.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     MetadataRecord,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -85,11 +95,11 @@ def register_broker(view: View, request: BrokerRegistrationRequest, known: Known
     if request.is_migrating_zk_broker:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
     _check_log_dirs(image, request)
-    features = _checked_features(image.features, request)
+    given = [(f.name, f.min_supported_version, f.max_supported_version) for f in request.features]
+    features = _checked_features(image.features, given, "broker")
     records: list[MetadataRecord] = _take_addresses(view, request, known)
-    if existing is not None and not is_same:
-        keys = partitions_with_isr_member(image, existing.id)
-        records += leader_and_isr_updates(view, keys, broker_to_remove=existing.id)
+    if not is_same:
+        records += _shutdown_records(view, request, existing)
     epoch = existing.epoch if existing is not None and is_same else view.next_offset + len(records)
     amended = existing if is_same else None
     records.append(_registration_record(request, epoch, features, amended, may_cordon=image.can_cordon))
@@ -100,6 +110,46 @@ def register_broker(view: View, request: BrokerRegistrationRequest, known: Known
         epoch,
     )
     return Decision(records, epoch)
+
+
+def _shutdown_records(
+    view: View, request: BrokerRegistrationRequest, existing: Broker | None
+) -> list[PartitionChangeRecord]:
+    """Return the changes after the shutdown of the process that had the broker's id before (rule 4)."""
+    broker_id = request.broker_id
+    in_isr = [] if existing is None else partitions_with_isr_member(view.image, broker_id)
+    is_clean = existing is not None and request.previous_broker_epoch == existing.epoch
+    if is_clean:
+        return leader_and_isr_updates(view, in_isr, broker_to_remove=broker_id)
+    keys = in_isr + partitions_with_elr_member(view.image, broker_id)
+    return leader_and_isr_updates(view, keys, broker_to_remove=broker_id, is_unclean_shutdown=True)
+
+
+def register_controller(view: View, request: ControllerRegistrationRequest) -> Decision[None]:
+    """Register a controller; the same registration again writes nothing.
+
+    Raises ApiError: UNSUPPORTED_VERSION if the metadata.version does not know this, or the controller does not support
+    a finalized feature; INVALID_REGISTRATION without listeners.
+    """
+    image = view.image
+    if not image.can_register_controllers:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller registrations.",
+        )
+    if not request.listeners:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "No listeners specified in request")
+    given = [(f.name, f.min_supported_version, f.max_supported_version) for f in request.features]
+    controller = Controller(
+        id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners),
+        features=tuple(_checked_features(image.features, given, "controller")),
+    )
+    if image.controllers.get(controller.id) == controller:
+        return Decision([], None)
+    log.info("Registering controller %d, incarnation %s", controller.id, uuid_to_string(controller.incarnation_id))
+    return Decision([controller.to_record()], None)
 
 
 def _check_metadata(image: Image, request: BrokerRegistrationRequest, known: Known) -> None:
@@ -185,9 +235,10 @@ def _check_log_dirs(image: Image, request: BrokerRegistrationRequest) -> None:
             )
 
 
-def _checked_features(finalized: Mapping[str, int], request: BrokerRegistrationRequest) -> list[tuple[str, int, int]]:
-    """Return the broker's feature ranges; raises UNSUPPORTED_VERSION if one excludes a finalized level."""
-    given = [(f.name, f.min_supported_version, f.max_supported_version) for f in request.features]
+def _checked_features(
+    finalized: Mapping[str, int], given: list[tuple[str, int, int]], role: str
+) -> list[tuple[str, int, int]]:
+    """Return a node's feature ranges; raises UNSUPPORTED_VERSION if one excludes a finalized level."""
     names = {name for name, _, _ in given}
     missing = [(name, 0, 0) for name, level in finalized.items() if level and name not in names]
     for name, low, high in given + missing:
@@ -195,8 +246,8 @@ def _checked_features(finalized: Mapping[str, int], request: BrokerRegistrationR
         if not low <= level <= high and (name in finalized or level):
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"Unable to register because the broker does not support finalized version {level} of {name}. "
-                f"The broker wants a version between {low} and {high}, inclusive.",
+                f"Unable to register because the {role} does not support finalized version {level} of {name}. "
+                f"The {role} wants a version between {low} and {high}, inclusive.",
             )
     return given
 
@@ -206,7 +257,7 @@ def unregister_broker(view: View, broker_id: int) -> Decision[None]:
     broker = view.image.brokers.get(broker_id)
     if broker is None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
-    keys = partitions_with_isr_member(view.image, broker_id)
+    keys = partitions_with_isr_member(view.image, broker_id) + partitions_with_elr_member(view.image, broker_id)
     records: list[MetadataRecord] = list(leader_and_isr_updates(view, keys, broker_to_remove=broker_id))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return Decision(records, None)

@@ -4,8 +4,7 @@ Rules
 1. The records of one append are one batch: after a crash the log has all of them or none.
 2. `flush` returns once everything appended survives a power cut. Before that, nothing outside this process may rely
    on it.
-3. Once the log is longer than metadata.log.max.record.bytes.between.snapshots, a snapshot replaces its contents
-   (snapshot.py).
+3. A snapshot replaces the log's contents (snapshot.py).
 4. A batch carries the epoch of the controller that wrote it. Each start of a controller opens the next epoch.
 
 Threads: the event thread (and main before it starts).
@@ -21,7 +20,7 @@ Source: the parts of KafkaRaftClient and KafkaMetadataLog (Kafka 4.3) that a sin
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.storage.directories.names import LEADER_EPOCH_FILE, LOG_SUFFIX, segment_file
@@ -33,29 +32,29 @@ from barnabas.common.clock import Clock
 from barnabas.common.disk.files import FileSystem
 from barnabas.controller.image import Image
 from barnabas.controller.image_editor import ImageEditor
-from barnabas.controller.metadata.bootstrap import bootstrap_records
 from barnabas.controller.metadata.durable_end import TOPIC_PARTITION, DurableEnd
 from barnabas.controller.metadata.metadata_directory import DirectoryError
 from barnabas.controller.metadata.record_batches import decode_values
 from barnabas.controller.metadata.snapshot import (
+    SnapshotId,
     check_log_begins,
     list_snapshots,
     newest_snapshot,
     unreadable,
     write_snapshot,
 )
-from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from barnabas.protocol.metadata_records import MetadataRecord, encode_record
-from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.metadata_records import MetadataRecord
+from barnabas.protocol.records.batch import iter_headers, iter_records, set_offset_and_epoch
 
 if TYPE_CHECKING:
     from barnabas.config.config import Config
+    from barnabas.config.resources.topic import TopicConfig
 
 log = logging.getLogger("barnabas.controller.log")
 
 READ_BYTES: Final = 4 << 20
-#: The bound of one batch, and so of the changes of one request (KafkaRaftClient.MAX_BATCH_SIZE_BYTES).
-BATCH_BYTES_MAX: Final = 8 << 20
+PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
 
 class MetadataLog:
@@ -69,41 +68,26 @@ class MetadataLog:
         path = f"{directory}/{TOPIC_PARTITION.topic}-{TOPIC_PARTITION.partition}"
         fs.mkdir(path)
         fs.fsync_dir(directory)
-        topic_config = config.topic_config(
-            {
-                "segment.bytes": str(config.metadata_log_segment_bytes),
-                "segment.ms": str(config.metadata_log_segment_ms),
-                "retention.ms": "-1",
-                "retention.bytes": "-1",
-                "file.delete.delay.ms": "0",
-            }
-        )
-        # Why: storage may replace this file without an fsync, so a power cut can leave it empty. The start reads all
-        # batches (the recovery point is 0) and rebuilds it.
-        fs.unlink(f"{path}/{LEADER_EPOCH_FILE}")
         found = newest_snapshot(fs, path)
         if found is None and (lost := [s for s in list_snapshots(fs, path) if s.end_offset > 0]):
             check_log_begins(fs, path, lost[-1])
         self._end_of_snapshot = 0 if found is None else found[0].end_offset
         #: The image that the replay starts from. Owner: main
         self.snapshot = Image() if found is None else found[1]
-        self._durable_end = DurableEnd(fs, directory)  # fixed before start
-        self._durable_end.check(path, self._end_of_snapshot)
-        self._max_bytes = int(config.metadata_log_max_record_bytes_between_snapshots)  # fixed before start
-        loaded = LogLoader(
-            fs,
-            path,
-            TOPIC_PARTITION,
-            topic_config,
-            clock,
-            log_start_offset=self._end_of_snapshot,
-            recovery_point=0,
-            clean_shutdown=False,
-            producer_id_expiration_ms=86_400_000,
-        ).load()
-        self._log = Log(fs, path, TOPIC_PARTITION, topic_config, clock, self._scheduler, loaded)
+        self._durable_end = DurableEnd(fs, directory, is_shared=config.shares_metadata_directory)  # fixed before start
+        self._log = load_log(fs, path, self._end_of_snapshot, self._durable_end, config, clock, self._scheduler)
         #: The epoch of the last batch; -1 in an empty log. Owner: event thread
         self.epoch = max(self._log.latest_epoch, -1 if found is None else found[0].epoch)
+
+    @property
+    def directory(self) -> str:
+        """The directory of the log's files."""
+        return self._log.directory
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of the segments."""
+        return self._log.size_in_bytes
 
     @property
     def next_offset(self) -> int:
@@ -121,7 +105,7 @@ class MetadataLog:
             for offset, records in self.replay():
                 editor.apply_all(records, offset)
                 offset += len(records)
-            image = editor.image()
+            image = editor.image(self._log.log_end_offset - 1)
             image.invariants()
         except OSError:
             raise
@@ -165,36 +149,14 @@ class MetadataLog:
         found, end_offset = self._log.end_offset_for_epoch(epoch)
         return found == epoch and offset < end_offset
 
-    def bootstrap_records(self) -> list[MetadataRecord]:
-        """Return the first records of an empty log (bootstrap.py); raises DirectoryError."""
-        return bootstrap_records(self._fs, self._root)
-
     def open_epoch(self) -> None:
         """Begin a new epoch; the next append makes it durable."""
         self.epoch = max(self.epoch, 0) + 1
 
-    def encode(self, records: Sequence[MetadataRecord]) -> bytearray:
-        """Return records as one batch for the next `append` (rule 1); changes nothing.
-
-        Raises ApiError(RECORD_LIST_TOO_LARGE), and EncodeError for a value that a record cannot hold.
-        """
-        now_ms = self._clock.wall_ms()
-        encoded: list[SimpleRecord] = []
-        size = 0
-        for record in records:
-            value = encode_record(record)
-            size += len(value)
-            if size > BATCH_BYTES_MAX:  # Why inside the loop: an oversized batch is never built
-                raise ApiError(
-                    ErrorCode.RECORD_LIST_TOO_LARGE,
-                    f"The records of this change take more than {BATCH_BYTES_MAX} bytes of the metadata log.",
-                )
-            encoded.append(SimpleRecord(now_ms, None, value))
-        return bytearray(build_batch(encoded, base_offset=self._log.log_end_offset, leader_epoch=self.epoch))
-
     def append(self, batch: bytearray) -> int:
-        """Append a batch from `encode`; return the offset of its first record."""
+        """Append a batch from `encode_batch` (rule 1); return the offset of its first record."""
         base_offset = self._log.log_end_offset
+        set_offset_and_epoch(batch, base_offset, self.epoch)
         self._log.append_as_leader(memoryview(batch), leader_epoch=self.epoch, origin=AppendOrigin.RAFT_LEADER)
         return base_offset
 
@@ -204,16 +166,15 @@ class MetadataLog:
         self._durable_end.write(self._log.log_end_offset)
         self._scheduler.run_due()
 
-    @property
-    def is_long(self) -> bool:
-        """Whether a snapshot is due."""
-        return self._log.size_in_bytes > self._max_bytes
+    def write_snapshot(self, extent: tuple[int, int], records: Iterable[MetadataRecord]) -> int:
+        """Replace the whole log, which is flushed, by a snapshot (rule 3); returns the snapshot's bytes.
 
-    def write_snapshot(self, image: Image) -> int:
-        """Replace the log by a snapshot of `image`, the last flushed image (rule 3); returns the snapshot's bytes."""
+        `extent` is the log's end and the epoch of its last record.
+        """
         directory = self._log.directory
         before = list_snapshots(self._fs, directory)
-        snapshot = write_snapshot(self._fs, directory, image, self.epoch, self._clock.wall_ms())
+        snapshot = SnapshotId(*extent)
+        write_snapshot(self._fs, directory, snapshot, records, self._clock.wall_ms())
         self._log.roll()
         self._log.flush()
         self._log.update_high_watermark(self._log.log_end_offset)
@@ -229,3 +190,55 @@ class MetadataLog:
     def close(self) -> None:
         """Flush and close the files."""
         self._log.close()
+
+
+def load_log(
+    fs: FileSystem,
+    path: str,
+    start: int,
+    durable_end: DurableEnd,
+    config: Config,
+    clock: Clock,
+    scheduler: ManualScheduler,
+) -> Log:
+    """Open the log in `path` that follows a snapshot, which ends at `start`; what was never flushed is cut.
+
+    Raises DirectoryError if something that was durable is missing.
+    """
+    end = durable_end.check(path, start)
+    # Why: storage may replace this file without an fsync, so a power cut can leave it empty. All batches are read (the
+    # recovery point is 0), which rebuilds it.
+    fs.unlink(f"{path}/{LEADER_EPOCH_FILE}")
+    topic_config = _topic_config(config)
+    loaded = LogLoader(
+        fs,
+        path,
+        TOPIC_PARTITION,
+        topic_config,
+        clock,
+        log_start_offset=start,
+        recovery_point=0,
+        clean_shutdown=False,
+        producer_id_expiration_ms=PRODUCER_ID_EXPIRATION_MS,
+    ).load()
+    opened = Log(fs, path, TOPIC_PARTITION, topic_config, clock, scheduler, loaded)
+    if end < opened.log_end_offset:
+        # A power cut may lose the end of a segment, and keep the name of the next one.
+        log.info("%s ends at offset %d; what follows was never flushed", path, end)
+        opened.truncate_to(end)
+        scheduler.run_due()
+        fs.fsync_dir(path)
+    return opened
+
+
+def _topic_config(config: Config) -> TopicConfig:
+    """Return the settings of the log: what it keeps is up to snapshots, and never to retention."""
+    return config.topic_config(
+        {
+            "segment.bytes": str(config.metadata_log_segment_bytes),
+            "segment.ms": str(config.metadata_log_segment_ms),
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "file.delete.delay.ms": "0",
+        }
+    )

@@ -26,6 +26,7 @@ from barnabas.common.recovery_report import NOTHING, PRODUCER_ID_MAX, LogState, 
 from barnabas.controller.decisions.producer_ids import BLOCK_SIZE
 from barnabas.controller.image import NO_LEADER, TOPIC_RESOURCE, UNASSIGNED_DIRECTORY, Image
 from barnabas.controller.image_editor import ImageEditor
+from barnabas.controller.raft.voter_set import KRAFT_VERSION_FEATURE
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.metadata_records import (
     ConfigRecord,
@@ -69,7 +70,9 @@ def rebuild(reports: Sequence[Report]) -> Rebuilt:
             "configs, ACLs, users, tokens or quotas just before may be missing"
         )
     records: list[MetadataRecord] = [
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in reported.features.items()
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in reported.features.items()
+        if name != KRAFT_VERSION_FEATURE  # it was in the lost log, and is no record of the metadata
     ]
     topics = {name: topic_id for name, (topic_id, _) in reported.topics.items()}
     topics.update(_topics_of_logs(reports, reported, is_outdated=is_outdated, notes=notes))

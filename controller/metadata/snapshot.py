@@ -16,7 +16,7 @@ Source: RecordsSnapshotWriter, SnapshotPath, Snapshots (Kafka 4.3); KIP-630.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -50,7 +50,8 @@ from barnabas.protocol.records.batch import (
 )
 
 RECORDS_PER_BATCH: Final = 1_000
-_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+CHECKPOINT_SUFFIX: Final = ".checkpoint"
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})" + re.escape(CHECKPOINT_SUFFIX))
 
 
 class SnapshotId(NamedTuple):
@@ -62,18 +63,31 @@ class SnapshotId(NamedTuple):
     @property
     def file_name(self) -> str:
         """The name of the snapshot's file."""
-        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+        return f"{self.end_offset:020d}-{self.epoch:010d}{CHECKPOINT_SUFFIX}"
 
 
-def write_snapshot(fs: FileSystem, directory: str, image: Image, epoch: int, now_ms: int) -> SnapshotId:
-    """Write a snapshot of the image; it survives a power cut on return."""
-    snapshot = SnapshotId(image.offset + 1, epoch)
+def write_snapshot(
+    fs: FileSystem,
+    directory: str,
+    snapshot: SnapshotId,
+    records: Iterable[MetadataRecord],
+    now_ms: int,
+    control: Sequence[SimpleRecord] = (),
+) -> None:
+    """Write a snapshot that holds these records, and `control` after its header; it survives a power cut on return."""
+    content = encode_snapshot(snapshot.epoch, records, now_ms, control)
+    fs.atomic_write(f"{directory}/{snapshot.file_name}", content)
+
+
+def encode_snapshot(
+    epoch: int, records: Iterable[MetadataRecord], now_ms: int, control: Sequence[SimpleRecord] = ()
+) -> bytes:
+    """Return the content of a snapshot that holds these records, and `control` after its header."""
     offset, parts = 0, []
-    for records, is_control in _batches(image, now_ms):
-        parts.append(build_batch(records, base_offset=offset, leader_epoch=epoch, is_control=is_control))
-        offset += len(records)
-    fs.atomic_write(f"{directory}/{snapshot.file_name}", b"".join(parts))
-    return snapshot
+    for chunk, is_control in _batches(iter(records), now_ms, control):
+        parts.append(build_batch(chunk, base_offset=offset, leader_epoch=epoch, is_control=is_control))
+        offset += len(chunk)
+    return b"".join(parts)
 
 
 def newest_snapshot(fs: FileSystem, directory: str) -> tuple[SnapshotId, Image] | None:
@@ -95,10 +109,11 @@ def list_snapshots(fs: FileSystem, directory: str) -> list[SnapshotId]:
     return [SnapshotId(int(match[1]), int(match[2])) for match in names if match is not None]
 
 
-def _batches(image: Image, now_ms: int) -> Iterator[tuple[Sequence[SimpleRecord], bool]]:
+def _batches(
+    records: Iterator[MetadataRecord], now_ms: int, control: Sequence[SimpleRecord]
+) -> Iterator[tuple[Sequence[SimpleRecord], bool]]:
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=now_ms)
-    yield [SimpleRecord(now_ms, control_key(ControlType.SNAPSHOT_HEADER), header.encode(0))], True
-    records = image_records(image)
+    yield [SimpleRecord(now_ms, control_key(ControlType.SNAPSHOT_HEADER), header.encode(0)), *control], True
     while chunk := list(islice(records, RECORDS_PER_BATCH)):
         yield [SimpleRecord(now_ms, None, encode_record(record)) for record in chunk], False
     footer = SnapshotFooterRecord(version=0)
@@ -129,7 +144,7 @@ def _read(path: str, data: bytes, snapshot: SnapshotId) -> Image | None:
     try:
         for header, batch in checked_batches(data):
             if header.is_control:
-                is_complete = _is_footer(batch)
+                is_complete = is_footer(batch)
             else:
                 _apply(editor, path, header.base_offset, list(iter_records(batch)))
     except MalformedMessageError:
@@ -144,7 +159,8 @@ def _apply(editor: ImageEditor, path: str, base_offset: int, records: Sequence[R
         raise DirectoryError(unreadable(path, base_offset, error)) from error
 
 
-def _is_footer(batch: memoryview) -> bool:
+def is_footer(batch: memoryview) -> bool:
+    """Return whether a control batch is the end of a snapshot."""
     return any(parse_control_type(record.key) is ControlType.SNAPSHOT_FOOTER for record in iter_records(batch))
 
 
@@ -154,6 +170,8 @@ def image_records(image: Image) -> Iterator[MetadataRecord]:
         yield FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.brokers.values():
         yield _registration(broker, may_cordon=image.can_cordon)
+    for controller in image.controllers.values():
+        yield controller.to_record()
     for topic in image.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.id)
         for index, partition in topic.partitions.items():

@@ -146,6 +146,10 @@ class BrokerChannel:
             self._drop_connection()
             self._condition.notify()
 
+    def is_alive(self) -> bool:
+        """Return whether the sender's thread runs."""
+        return self._thread.is_alive()
+
     def join(self) -> None:
         """Wait for the sender to end."""
         if self._thread.is_alive():

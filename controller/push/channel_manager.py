@@ -95,9 +95,17 @@ class ChannelManager:
         others = [broker for broker in image.brokers.values() if broker.id != broker_id and broker.is_active]
         return all(self.applied_offset(broker) >= image.offset for broker in others)
 
-    def stop(self) -> None:
-        """Stop all senders and wait for their threads."""
+    def end(self) -> None:
+        """Ask all senders to end; nothing waits for their threads, which may be connecting."""
         for channel in self.channels.values():
             channel.stop()
+
+    def is_alive(self) -> bool:
+        """Return whether a sender's thread still runs."""
+        return any(channel.is_alive() for channel in self.channels.values())
+
+    def stop(self) -> None:
+        """Stop all senders and wait for their threads."""
+        self.end()
         for channel in self.channels.values():
             channel.join()

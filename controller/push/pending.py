@@ -36,6 +36,7 @@ class Pending:
     is_full: bool = False  # everything is pending
     has_metadata: bool = False  # something changed, if only the offset
     has_brokers: bool = False  # the live brokers changed
+    has_controllers: bool = False  # the registered controllers changed
     leader_and_isr: set[PartitionKey] = field(default_factory=set)
     new: set[PartitionKey] = field(default_factory=set)  # the part of leader_and_isr that the broker has never received
     metadata: set[PartitionKey] = field(default_factory=set)
@@ -51,6 +52,7 @@ class Pending:
             self.is_full
             or self.has_metadata
             or self.has_brokers
+            or self.has_controllers
             or self.leader_and_isr
             or self.metadata
             or self.deleted
@@ -65,6 +67,7 @@ class Pending:
         self.is_full |= other.is_full
         self.has_metadata |= other.has_metadata
         self.has_brokers |= other.has_brokers
+        self.has_controllers |= other.has_controllers
         self.has_features |= other.has_features
         self.leader_and_isr |= other.leader_and_isr
         self.new |= other.new
@@ -87,6 +90,7 @@ def pending_for(broker_id: int, image: Image, delta: Delta, affected: set[Partit
     pending = Pending(
         has_metadata=bool(delta),
         has_brokers=bool(delta.brokers),
+        has_controllers=delta.has_controllers,
         metadata=delta.partitions | affected,
         deleted=dict(delta.deleted_topics),
         configs=set(delta.configs),

@@ -18,11 +18,22 @@ Source: ControllerChannelManager, AbstractControllerBrokerRequestBatch (Kafka 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from barnabas.controller.image import Broker, ConfigKey, Endpoint, Image, Partition, PartitionKey, Topic
+from barnabas.controller.image import (
+    BROKER_RESOURCE,
+    Broker,
+    ConfigKey,
+    Controller,
+    Endpoint,
+    Image,
+    Partition,
+    PartitionKey,
+    Topic,
+)
 from barnabas.controller.push.pending import Pending, Stop
+from barnabas.controller.raft.voter_set import KRAFT_VERSION_FEATURE
 from barnabas.protocol.messages import k04_leader_and_isr as leader_wire
 from barnabas.protocol.messages import k05_stop_replica as stop_wire
 from barnabas.protocol.messages import k06_update_metadata as metadata_wire
@@ -65,6 +76,10 @@ class Requests(NamedTuple):
         return [request for request in self if request is not None]
 
 
+def _no_quorum() -> int:
+    return 0
+
+
 class Sender(NamedTuple):
     """The sender of the pushes."""
 
@@ -72,20 +87,23 @@ class Sender(NamedTuple):
     controller_epoch: int
     listener_name: str | None  # the inter-broker listener
     cluster_id: str
+    kraft_version: Callable[[], int] = _no_quorum  # of the committed log; any thread calls it
 
 
 def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Requests:
     """Return the requests that bring a broker's pending changes up to the image."""
     leader_and_isr = _leader_and_isr(sender, broker, image, pending)
     update_metadata = _update_metadata(sender, broker, image, pending)
-    settings = _settings(image, pending)
+    settings = _settings(sender, image, pending)
     registrations = _registrations(image) if pending.has_brokers or pending.is_full else []
+    controllers = [c.to_record() for c in _controllers(image)] if pending.has_controllers or pending.is_full else []
     security = _security(image, pending)
+    partitions = _eligible(image, pending)
     if leader_and_isr is not None:
         set_records(leader_and_isr, settings)
-        set_records(update_metadata, [*registrations, *security])
+        set_records(update_metadata, [*registrations, *controllers, *security, *partitions])
     else:
-        set_records(update_metadata, [*registrations, *settings, *security])
+        set_records(update_metadata, [*registrations, *controllers, *settings, *security, *partitions])
     stop_first, stop_last = _ordered_stops(image, pending)
     live_brokers = None
     if leader_and_isr is not None and pending.has_brokers and not pending.is_full:
@@ -187,10 +205,7 @@ def _live_leader(sender: Sender, image: Image, broker_id: int) -> leader_wire.Le
 def _update_metadata(
     sender: Sender, broker: Broker, image: Image, pending: Pending
 ) -> metadata_wire.UpdateMetadataRequest:
-    if pending.is_full:
-        keys: Iterable[PartitionKey] = [PartitionKey(topic.id, index) for topic, index, _ in image.each_partition()]
-    else:
-        keys = pending.metadata
+    keys = _metadata_keys(image, pending)
     states = [] if pending.is_full else [_deleted_state(sender, t) for t in pending.deleted.values()]
     states += [
         metadata_wire.UpdateMetadataTopicState(
@@ -209,6 +224,12 @@ def _update_metadata(
         topic_states=states,
         live_brokers=[_live_broker(b) for b in image.brokers.values() if not b.is_fenced],
     )
+
+
+def _metadata_keys(image: Image, pending: Pending) -> Iterable[PartitionKey]:
+    if pending.is_full:
+        return [PartitionKey(topic.id, index) for topic, index, _ in image.each_partition()]
+    return pending.metadata
 
 
 def _metadata_state(
@@ -331,7 +352,13 @@ def _partition_record(key: PartitionKey, partition: Partition) -> PartitionRecor
 # -- metadata records
 
 
-def _settings(image: Image, pending: Pending) -> list[FeatureLevelRecord | ConfigRecord]:
+def _eligible(image: Image, pending: Pending) -> list[PartitionRecord]:
+    """Return the records of the pending partitions that have eligible leader replicas or a last leader."""
+    keyed = ((key, image.partition(key)) for key in _metadata_keys(image, pending))
+    return [p.to_record(*key) for key, p in keyed if p is not None and (p.elr or p.last_known_elr)]
+
+
+def _settings(sender: Sender, image: Image, pending: Pending) -> list[FeatureLevelRecord | ConfigRecord]:
     """Return the records of the pending features and configs."""
     records: list[FeatureLevelRecord | ConfigRecord] = []
     if pending.is_full:
@@ -339,11 +366,22 @@ def _settings(image: Image, pending: Pending) -> list[FeatureLevelRecord | Confi
     else:
         configs = pending.configs
     if pending.is_full or pending.has_features:
-        records += [FeatureLevelRecord(name=n, feature_level=v) for n, v in sorted(image.features.items())]
+        kraft_version = sender.kraft_version()
+        features = {**image.features, KRAFT_VERSION_FEATURE: kraft_version} if kraft_version else image.features
+        records += [FeatureLevelRecord(name=n, feature_level=v) for n, v in sorted(features.items())]
     for resource_type, name, key in sorted(configs):
         value = image.configs.get(ConfigKey(resource_type, name), {}).get(key)
         records.append(ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value))
     return records
+
+
+def broker_configs(image: Image, broker_id: int) -> list[ConfigRecord]:
+    """Return the records of the dynamic configs of all brokers and of one."""
+    return [
+        ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=name, name=key, value=value)
+        for name in ("", str(broker_id))
+        for key, value in sorted(image.resource_configs(BROKER_RESOURCE, name).items())
+    ]
 
 
 def _security(image: Image, pending: Pending) -> list[MetadataRecord]:
@@ -351,6 +389,11 @@ def _security(image: Image, pending: Pending) -> list[MetadataRecord]:
     if pending.is_full:
         return list(image.security.records())
     return [image.security.record(change) for change in sorted(pending.security, key=str)]
+
+
+def _controllers(image: Image) -> list[Controller]:
+    """Return every controller, without its incarnation id and its features, which brokers need not know."""
+    return [c._replace(incarnation_id=bytes(16), features=()) for c in image.controllers.values()]
 
 
 def _registrations(image: Image) -> list[RegisterBrokerRecord]:

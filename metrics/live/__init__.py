@@ -7,7 +7,7 @@ request nothing but its own server's addresses.
     static/index.html             the frame; theme.js runs before it is painted
     static/app.js, poll.js        request and show the state; headline.js sums it up in a sentence
     static/picture.js, flow.js    the path of a request, and what moves on it
-    static/waiting.js, threads.js, slow.js, partitions.js, groups.js, brokers.js    a panel each
+    static/waiting.js, threads.js, slow.js, partitions.js, groups.js, clients.js, brokers.js    a panel each
     static/dom.js, format.js, families.js    shared functions
 """
 

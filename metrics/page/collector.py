@@ -65,7 +65,10 @@ class RegistryCollector(Collector):
         self._reported: set[str] = set()  # owner: the scraper; rows whose failure is in the log
 
     def collect(self) -> Iterator[Family]:
-        """Yield a family for each row of the registry that has instruments, in every name of the dialect."""
+        """Yield a family for each row of the registry that has instruments, in every name of the dialect.
+
+        Those that clients named come last.
+        """
         now_s = self._registry.now_s()
         self._used, self._yielded = {}, {}
         found = self._registry.collect()
@@ -77,6 +80,7 @@ class RegistryCollector(Collector):
                     yield from self._instruments(row, instruments, now_s)
             for table in self._registry.tables():
                 yield from self._table(table)
+            yield from self._foreign()
         self._labels, self._families = self._used, self._yielded  # drops what was not on this page
 
     def _spelt(self, names: tuple[str, ...], each: Iterable[Labels]) -> list[Spelt]:
@@ -105,13 +109,23 @@ class RegistryCollector(Collector):
         try:
             lines = list(table.read())
         except Exception as error:  # a table is read by another component's code; its failure must not stop the scrape
-            self._report(table.rows[0], error)
+            self._report(table.rows[0].name, error)
             return
         if lines:
             labels = self._spelt(table.rows[0].labels, [values for values, _ in lines])
             columns = zip(*[numbers for _, numbers in lines], strict=True)
             for row, column in zip(table.rows, columns, strict=True):
                 yield from self._simple(row, labels, [column])
+
+    def _foreign(self) -> Iterator[Family]:
+        try:
+            found = self._registry.foreign_families()
+        except Exception as error:  # likewise
+            self._report("what clients pushed", error)
+            return
+        for name, type_, doc, series in found:
+            labels, numbers = [one for one, _ in series], [number for _, number in series]
+            yield self._family(name, type_, doc, labels, numbers, _plain)
 
     def _simple(self, row: Metric, labels: list[Spelt], columns: Sequence[Sequence[float]]) -> Iterator[Family]:
         """Yield the row's families of one series for each set of labels; `columns` are an instrument's numbers."""
@@ -143,7 +157,7 @@ class RegistryCollector(Collector):
             try:
                 return (instrument.read(),)
             except Exception as error:  # a gauge is another component's code; its failure must not stop the scrape
-                self._report(row, error)
+                self._report(row.name, error)
                 return None
         if isinstance(instrument, Meter):
             count, rates = instrument.snapshot(now_s)
@@ -173,11 +187,11 @@ class RegistryCollector(Collector):
         if row.buckets:
             yield self._family(row.buckets, "histogram", row.doc, labels, snapshots, _buckets)
 
-    def _report(self, row: Metric, error: Exception) -> None:
+    def _report(self, name: str, error: Exception) -> None:
         """Log the first failure of a row."""
-        if row.name not in self._reported:
-            self._reported.add(row.name)
-            log.warning("%s cannot be read", row.name, exc_info=error)
+        if name not in self._reported:
+            self._reported.add(name)
+            log.warning("%s cannot be read", name, exc_info=error)
 
 
 def _plain(name: str, labels: Spelt, number: float) -> tuple[Sample]:

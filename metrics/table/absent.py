@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
-_NO_SHARE = "Share groups are not built."
 _NO_TIERED = "Tiered storage is not built."
-_NO_STREAMS = "The streams rebalance protocol is not built."
 _NO_QUEUE = "Requests step groups themselves, on handlers: the coordinator has no event queue and no batching runtime."
 _COUNTED_BY_THE_OTHER = "The node at the other end counts authentications; here a failure is a failed connection."
 _NO_SELECTOR = (
     "A processor's calls of its selector are not counted one by one; io-wait-ratio shows their share of time."
 )
 _NO_NODE_SELECTOR = "A connection to another node blocks its own thread; it has no selector."
-_NO_ELR = "Eligible leader replicas (KIP-966) are not built."
 
 MBEANS: Final[dict[str, str]] = {
     "kafka.network:type=RequestMetrics,name=MessageConversionsTimeMs": "Record batches are never converted.",
@@ -29,20 +26,11 @@ MBEANS: Final[dict[str, str]] = {
     "kafka.server:type=BrokerMetadataListener*": (
         "A push is a request here: LocalTimeMs and RequestBytes of LeaderAndIsr and UpdateMetadata measure it."
     ),
-    "kafka.controller:type=ControllerStats,name=ElectionFromEligibleLeaderReplicasPerSec": _NO_ELR,
-    "kafka.controller:type=KafkaController,name=IgnoredStaticVoters": "There is one controller, and no voters.",
-    "kafka.server:type=DelayedOperationPurgatory,name=*,delayedOperation=AlterAcls": "ACLs are not built.",
+    "kafka.server:type=DelayedOperationPurgatory,name=*,delayedOperation=AlterAcls": (
+        "Brokers forward requests for ACLs; the controller answers once the quorum has the change, without a purgatory."
+    ),
     "kafka.server:type=DelayedOperationPurgatory,name=*,delayedOperation=RemoteFetch": _NO_TIERED,
     "kafka.server:type=DelayedOperationPurgatory,name=*,delayedOperation=RemoteListOffsets": _NO_TIERED,
-    "kafka.server:type=DelayedOperationPurgatory,name=*,delayedOperation=ShareFetch": _NO_SHARE,
-    "kafka.server:type=BrokerTopicMetrics,name=FailedShareAcknowledgementRequestsPerSec": _NO_SHARE,
-    "kafka.server:type=BrokerTopicMetrics,name=FailedShareFetchRequestsPerSec": _NO_SHARE,
-    "kafka.server:type=BrokerTopicMetrics,name=TotalShareAcknowledgementRequestsPerSec": _NO_SHARE,
-    "kafka.server:type=BrokerTopicMetrics,name=TotalShareFetchRequestsPerSec": _NO_SHARE,
-    "kafka.server:type=ShareGroupMetrics*": _NO_SHARE,
-    "kafka.server:type=ShareSessionCache*": _NO_SHARE,
-    "kafka.server:type=share-coordinator-metrics": _NO_SHARE,
-    "kafka.server:type=Persister-channel-metrics": _NO_SHARE,
     "kafka.server:type=AssignmentsManager,name=QueuedReplicaToDirAssignments": (
         "Assignments to directories are sent to the controller at once, on the channel directory-assignments."
     ),
@@ -55,7 +43,6 @@ MBEANS: Final[dict[str, str]] = {
     "kafka.server:type=ReplicaAlterLogDirsManager*": (
         "Moves between log directories copy files on their own threads, which do not fetch."
     ),
-    "kafka.server:type=client-metrics": "Client telemetry (KIP-714) is not built.",
     "kafka.server:type=kafka-metrics-count": "yammer-metrics-count counts the instruments of both families.",
     "kafka.server:type=registration-metrics": (
         "Registrations and heartbeats share a connection: heartbeat-metrics counts both."
@@ -66,27 +53,13 @@ MBEANS: Final[dict[str, str]] = {
 
 ATTRIBUTES: Final[dict[tuple[str, str], str]] = {
     ("app-info", "commit-id"): "Packages do not know their commit.",
-    ("broker-metadata-metrics", "ignored-static-voters"): "There is one controller, and no voters.",
+    (
+        "broker-metadata-metrics",
+        "ignored-static-voters",
+    ): "Controllers show it; brokers do not read voters.",
     ("broker-metadata-metrics", "metadata-load-error-count"): "Metadata is pushed: errors appear when it is applied.",
     ("socket-server-metrics", "request-size-avg"): "RequestBytes has the whole distribution, by request.",
     ("socket-server-metrics", "request-size-max"): "RequestBytes has the whole distribution, by request.",
-    **{
-        ("raft-metrics", name): "A quorum of one holds no elections."
-        for name in (
-            "election-latency-avg",
-            "election-latency-max",
-            "number-unknown-voter-connections",
-            "uncommitted-voter-change",
-            "current-vote-directory-id",
-        )
-    },
-    **{
-        ("group-coordinator-metrics", f"{kind}-group-rebalance-{what}"): reason
-        for kind, reason in (("share", _NO_SHARE), ("streams", _NO_STREAMS))
-        for what in ("rate", "count")
-    },
-    ("group-coordinator-metrics", "share-group-count"): _NO_SHARE,
-    ("group-coordinator-metrics", "streams-group-count"): _NO_STREAMS,
     **{
         ("group-coordinator-metrics", f"{stage}-{what}"): _NO_QUEUE
         for stage in (
@@ -106,6 +79,27 @@ ATTRIBUTES: Final[dict[tuple[str, str], str]] = {
             "event-queue-size",
             "thread-idle-ratio-avg",
             "background-thread-idle-ratio-avg",
+            "batch-flush-rate",
+            "batch-buffer-cache-size-bytes",
+            "batch-buffer-cache-discard-count",
+        )
+    },
+    **{
+        ("share-coordinator-metrics", f"{stage}-{what}"): _NO_QUEUE
+        for stage in (
+            "event-queue-time-ms",
+            "event-processing-time-ms",
+            "event-purgatory-time-ms",
+            "batch-linger-time-ms",
+            "batch-flush-time-ms",
+        )
+        for what in ("p50", "p95", "p99", "p999", "max")
+    },
+    **{
+        ("share-coordinator-metrics", name): _NO_QUEUE
+        for name in (
+            "event-queue-size",
+            "thread-idle-ratio-avg",
             "batch-flush-rate",
             "batch-buffer-cache-size-bytes",
             "batch-buffer-cache-discard-count",
@@ -147,7 +141,6 @@ NODE_CHANNEL_ATTRIBUTES: Final[dict[str, str]] = {
 _ANOTHER_SPELLING = "Grafana's dashboards query several spellings with `or`; another one of them is on the page."
 
 DASHBOARD_NAMES: Final[dict[str, str]] = {
-    "kafka_server_raft_metrics_election_latency_max": "A quorum of one holds no elections.",
     "kafka_server_transaction_coordinator_metrics_active_transaction_total_time_max": "Of Confluent's server only.",
     "kafka_server_transaction_coordinator_metrics_prepare_commit_to_complete_commit_latency": (
         "Of Confluent's server only."

@@ -24,6 +24,7 @@ from barnabas.metrics.table.rows_controller import *
 from barnabas.metrics.table.rows_coordinators import *
 from barnabas.metrics.table.rows_network import *
 from barnabas.metrics.table.rows_own import *
+from barnabas.metrics.table.rows_share import *
 from barnabas.metrics.table.rows_storage import *
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.metrics.table.row import GAUGE, METER, RATIO, TEXT, Metric, row
+from barnabas.metrics.table.row import AVG_MAX, GAUGE, METER, RATIO, SENSOR, TEXT, Metric, row
 
 _SERVER = "kafka.server"
 _POOL = "KafkaRequestHandlerPool"
@@ -64,6 +64,18 @@ FAILED_PRODUCE_REQUESTS_PER_SEC = _topic_meter(
 )
 FAILED_FETCH_REQUESTS_PER_SEC = _topic_meter(
     "FailedFetchRequestsPerSec", "Fetch requests that failed, counted for each partition."
+)
+TOTAL_SHARE_FETCH_REQUESTS_PER_SEC = _topic_meter(
+    "TotalShareFetchRequestsPerSec", "Share fetches, counted for each topic of a request."
+)
+FAILED_SHARE_FETCH_REQUESTS_PER_SEC = _topic_meter(
+    "FailedShareFetchRequestsPerSec", "Share fetches that failed, counted for each topic of a request."
+)
+TOTAL_SHARE_ACKNOWLEDGEMENT_REQUESTS_PER_SEC = _topic_meter(
+    "TotalShareAcknowledgementRequestsPerSec", "Acknowledgements of members, counted for each topic of a request."
+)
+FAILED_SHARE_ACKNOWLEDGEMENT_REQUESTS_PER_SEC = _topic_meter(
+    "FailedShareAcknowledgementRequestsPerSec", "Acknowledgements that failed, counted for each topic of a request."
 )
 FETCH_MESSAGE_CONVERSIONS_PER_SEC = _topic_meter(
     "FetchMessageConversionsPerSec", "Record batches converted for a fetch (always 0: old formats are not served)."
@@ -363,3 +375,31 @@ REQUEST_TIME = row(
 REQUEST_THROTTLE_TIME = row(
     _SERVER, "Request", "throttle-time", GAUGE, "Mean ms that a client's requests were throttled.", labels=_CLIENT
 )
+
+# --- client telemetry (KIP-714)
+
+_CLIENT_METRICS = "client-metrics"
+_INSTANCE = ("client_instance_id",)
+CLIENT_METRICS_INSTANCES = row(
+    _SERVER, _CLIENT_METRICS, "instance-count", GAUGE, "Client instances that get subscriptions from this broker."
+)
+CLIENT_METRICS_UNKNOWN_SUBSCRIPTION = row(
+    _SERVER, _CLIENT_METRICS, "unknown-subscription-request", SENSOR,
+    "Pushes for a subscription that was not the client's current one.", total="count",
+)  # fmt: skip
+CLIENT_METRICS_THROTTLE = row(
+    _SERVER, _CLIENT_METRICS, "throttle", SENSOR, "Requests of a client instance that came too early.",
+    labels=_INSTANCE, total="count",
+)  # fmt: skip
+CLIENT_METRICS_EXPORT = row(
+    _SERVER, _CLIENT_METRICS, "plugin-export", SENSOR, "Pushes of a client instance that the broker took.",
+    labels=_INSTANCE, total="count",
+)  # fmt: skip
+CLIENT_METRICS_EXPORT_TIME = row(
+    _SERVER, _CLIENT_METRICS, "plugin-export-time", AVG_MAX, "Milliseconds to read a push of a client instance.",
+    labels=_INSTANCE, unit="ms",
+)  # fmt: skip
+CLIENT_METRICS_ERROR = row(
+    _SERVER, _CLIENT_METRICS, "plugin-error", SENSOR, "Pushes of a client instance that could not be read.",
+    labels=_INSTANCE, total="count",
+)  # fmt: skip

@@ -28,13 +28,19 @@ LAST_COMMITTED_RECORD_OFFSET = _controller_gauge(
     "LastCommittedRecordOffset", "Last committed offset of the metadata log."
 )
 LAST_APPLIED_RECORD_TIMESTAMP = _controller_gauge("LastAppliedRecordTimestamp", "Timestamp of the last applied record.")
-LAST_APPLIED_RECORD_LAG_MS = _controller_gauge("LastAppliedRecordLagMs", "Age of the last applied record; 0 if active.")
+LAST_APPLIED_RECORD_LAG_MS = _controller_gauge(
+    "LastAppliedRecordLagMs", "Ms since a standby controller that is behind applied a record; else 0."
+)
 TIMED_OUT_BROKER_HEARTBEAT_COUNT = _controller_gauge("TimedOutBrokerHeartbeatCount", "Broker sessions that expired.")
 EVENT_QUEUE_OPERATIONS_STARTED_COUNT = _controller_gauge("EventQueueOperationsStartedCount", "Events started.")
 EVENT_QUEUE_OPERATIONS_TIMED_OUT_COUNT = _controller_gauge(
     "EventQueueOperationsTimedOutCount", "Events that timed out before they started."
 )
 NEW_ACTIVE_CONTROLLERS_COUNT = _controller_gauge("NewActiveControllersCount", "Changes of the active controller.")
+IGNORED_STATIC_VOTERS = _controller_gauge(
+    "IgnoredStaticVoters",
+    "1 if controller.quorum.voters has no effect: under kraft.version 1 the log has the voters.",
+)
 BROKER_REGISTRATION_STATE = _controller_gauge(
     "BrokerRegistrationState", "10 fenced, 20 controlled shutdown, 30 active, -1 not registered.", ("broker",)
 )
@@ -57,6 +63,13 @@ EVENT_QUEUE_AVG_IDLE_RATIO = _event_manager("AvgIdleRatio", GAUGE, "Share of tim
 UNCLEAN_LEADER_ELECTIONS_PER_SEC = row(
     _CONTROLLER, "ControllerStats", "UncleanLeaderElectionsPerSec", METER, "Elections of a leader from outside the ISR."
 )
+ELECTION_FROM_ELIGIBLE_LEADER_REPLICAS_PER_SEC = row(
+    _CONTROLLER,
+    "ControllerStats",
+    "ElectionFromEligibleLeaderReplicasPerSec",
+    METER,
+    "Elections of a leader from the eligible leader replicas.",
+)
 
 # --- the push: Kafka 3.9's ControllerChannelManager
 
@@ -76,26 +89,41 @@ PUSH_TIME_MS = _push(
 PUSH_FAILURES_PER_SEC = _push("PushFailuresPerSec", METER, "Pushes that failed and will be sent again (not in Kafka).")
 PUSH_LAG = _push("UnacknowledgedRecords", GAUGE, "Metadata records that a broker has not acknowledged (not in Kafka).")
 
-# --- the metadata log: one controller is a quorum of one
+# --- the metadata log, which controllers replicate; a single one is a quorum of one
 
 
 def _raft(name: str, kind: Kind, doc: str, labels: tuple[str, ...] = ()) -> Metric:
     return row(_SERVER, "raft-metrics", name, kind, doc, labels=labels)
 
 
-RAFT_CURRENT_LEADER = _raft("current-leader", GAUGE, "Id of the active controller.")
-RAFT_CURRENT_VOTE = _raft("current-vote", GAUGE, "Id of the node that this one votes for: itself.")
-RAFT_CURRENT_EPOCH = _raft("current-epoch", GAUGE, "Epoch of the metadata log.")
+RAFT_CURRENT_LEADER = _raft("current-leader", GAUGE, "Id of the quorum's leader, the active controller; -1 if unknown.")
+RAFT_CURRENT_VOTE = _raft("current-vote", GAUGE, "Id of the controller that this one voted for in this epoch, or -1.")
+RAFT_CURRENT_VOTE_DIRECTORY = _raft(
+    "current-vote-directory-id", TEXT, "Directory id that this controller voted for, as a label.",
+    ("current-vote-directory-id",),
+)  # fmt: skip
+RAFT_CURRENT_EPOCH = _raft("current-epoch", GAUGE, "Epoch of the quorum; each election raises it.")
 RAFT_CURRENT_STATE = _raft("current-state", TEXT, "Role of this node in the quorum, as a label.", ("current-state",))
 RAFT_HIGH_WATERMARK = _raft("high-watermark", GAUGE, "Offset below which all metadata records are committed.")
 RAFT_LOG_END_OFFSET = _raft("log-end-offset", GAUGE, "Next offset of the metadata log.")
 RAFT_LOG_END_EPOCH = _raft("log-end-epoch", GAUGE, "Epoch of the last record of the metadata log.")
 RAFT_NUMBER_OF_VOTERS = _raft("number-of-voters", GAUGE, "Controllers in the quorum.")
-RAFT_NUMBER_OF_OBSERVERS = _raft("number-of-observers", GAUGE, "Registered brokers.")
+RAFT_NUMBER_OF_OBSERVERS = _raft(
+    "number-of-observers", GAUGE, "Registered brokers, and on the leader controllers that fetch and do not vote."
+)
+RAFT_UNKNOWN_VOTERS = _raft("number-unknown-voter-connections", GAUGE, "Voters whose address is not known.")
+RAFT_UNCOMMITTED_VOTER_CHANGE = _raft("uncommitted-voter-change", GAUGE, "1 while a change of voters is uncommitted.")
+RAFT_ELECTION_LATENCY = _raft(
+    "election-latency", AVG_MAX, "Time from this controller's candidacy until a leader is known, in ms."
+)
 RAFT_APPEND_RECORDS = _raft("append-records", SENSOR, "Metadata records appended.")
-RAFT_FETCH_RECORDS = _raft("fetch-records", SENSOR, "Metadata records fetched (always 0 for a single controller).")
-RAFT_COMMIT_LATENCY = _raft("commit-latency", AVG_MAX, "Time to commit metadata records, in ms.")
-RAFT_POLL_IDLE_RATIO = _raft("poll-idle-ratio-avg", GAUGE, "Share of time that the event thread is idle.")
+RAFT_FETCH_RECORDS = _raft("fetch-records", SENSOR, "Metadata records fetched from the leader.")
+RAFT_COMMIT_LATENCY = _raft("commit-latency", AVG_MAX, "Time from a group of appends to its commit, in ms.")
+RAFT_POLL_IDLE_RATIO = _raft(
+    "poll-idle-ratio-avg",
+    GAUGE,
+    "Idle share of the raft thread; of a single controller: of the event thread.",
+)
 
 SNAPSHOT_AGE_MS = row(
     _SERVER,

@@ -1,4 +1,4 @@
-"""THE table of metrics: the coordinators of groups and transactions (see `catalogue.py`)."""
+"""THE table of metrics: the coordinators of groups, share state and transactions (see `catalogue.py`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from barnabas.metrics.table.row import AVG_MAX, GAUGE, HISTOGRAM, METER, SENSOR,
 
 _SERVER = "kafka.server"
 _GROUPS = "group-coordinator-metrics"
+_SHARE_STATE = "share-coordinator-metrics"
 _TRANSACTIONS = "transaction-coordinator-metrics"
 
 
@@ -40,6 +41,17 @@ CONSUMER_GROUP_COUNT = row(
     "Groups of the consumer protocol (KIP-848), by state.",
     labels=("state",),
 )
+SHARE_GROUP_COUNT = row(
+    _SERVER, _GROUPS, "share-group-count", GAUGE, "Groups of the share protocol (KIP-932), by state.", labels=("state",)
+)
+STREAMS_GROUP_COUNT = row(
+    _SERVER,
+    _GROUPS,
+    "streams-group-count",
+    GAUGE,
+    "Groups of the streams protocol (KIP-1071), by state.",
+    labels=("state",),
+)
 GROUP_PARTITION_LOAD_TIME = row(
     _SERVER, _GROUPS, "partition-load-time", AVG_MAX, "Time to load a partition of __consumer_offsets, in ms."
 )
@@ -55,6 +67,40 @@ OFFSET_DELETION = _group_sensor("offset-deletion", "Offsets deleted by administr
 GROUP_COMPLETED_REBALANCE = _group_sensor("group-completed-rebalance", "Completed rebalances of classic groups.")
 CONSUMER_GROUP_REBALANCE = _group_sensor(
     "consumer-group-rebalance", "New epochs of consumer groups, without those caused by leaving members."
+)
+SHARE_GROUP_REBALANCE = _group_sensor(
+    "share-group-rebalance", "New epochs of share groups, without those caused by leaving members."
+)
+STREAMS_GROUP_REBALANCE = _group_sensor(
+    "streams-group-rebalance", "New epochs of streams groups, without those caused by leaving members."
+)
+
+# --- share state
+
+SHARE_STATE_NUM_PARTITIONS = row(
+    _SERVER,
+    _SHARE_STATE,
+    "num-partitions",
+    GAUGE,
+    "Partitions of __share_group_state coordinated here, by state: loading, active, failed.",
+    labels=("state",),
+)
+SHARE_STATE_LOAD_TIME = row(
+    _SERVER, _SHARE_STATE, "partition-load-time", AVG_MAX, "Time to load a partition of __share_group_state, in ms."
+)
+SHARE_STATE_WRITE = row(
+    _SERVER, _SHARE_STATE, "write", SENSOR, "Writes of the state of a share partition.", total="total"
+)
+SHARE_STATE_WRITE_LATENCY = row(
+    _SERVER, _SHARE_STATE, "write-latency", AVG_MAX, "Time until writes of share state are committed, in ms."
+)
+SHARE_STATE_LAST_PRUNED_OFFSET = row(
+    _SERVER,
+    _SHARE_STATE,
+    "last-pruned-offset",
+    GAUGE,
+    "Offset up to which a partition of __share_group_state was pruned last.",
+    labels=("topic", "partition"),
 )
 
 # --- transactions

@@ -243,4 +243,5 @@ CHANNELS = {
 }
 CHANNELS["raft-channel"] = _channel("raft-channel-metrics", ())
 CHANNELS["txn-marker-channel"] = _channel("txn-marker-channel-metrics", ())
+CHANNELS["Persister-channel"] = _channel("Persister-channel-metrics", ())
 CHANNELS["AddPartitionsManager-channel"] = _channel("AddPartitionsManager-channel-metrics", ())

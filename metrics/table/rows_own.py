@@ -143,3 +143,13 @@ TLS_CERTIFICATE_SECONDS_LEFT = _own(
     labels=("listener",),
 )
 TLS_HANDSHAKES = _own("tls", "handshakes", GAUGE, "Incomplete TLS handshakes of a listener.", labels=("listener",))
+
+# --- what clients push (KIP-714)
+
+TELEMETRY_SERIES = _own("telemetry", "series", GAUGE, "Series that clients have pushed.")
+TELEMETRY_LEFT_OUT = _own(
+    "telemetry",
+    "left_out",
+    COUNTER,
+    "Numbers that clients pushed and the page does not show: they were too many, or no gauges and sums.",
+)

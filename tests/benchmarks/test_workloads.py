@@ -12,7 +12,7 @@ from barnabas.common.clock import SystemClock
 from benchmarks.bench import Bench, Size
 from benchmarks.load.load_generator import LoadGenerator, LoadGeneratorError
 from benchmarks.report.figures import FIGURES
-from benchmarks.systems import SETTINGS, Barnabas, System, port_of, running
+from benchmarks.systems import SETTINGS, Barnabas, Kind, System, port_of, running
 from benchmarks.workloads import MEASUREMENTS
 from tests.support.kafka.kafka_jars import KafkaRuntime
 
@@ -34,8 +34,15 @@ TINY = Size(
     producers=(1, 10),
     settle_ms=0,
 )
-# Measurements that differ only by a number from the one that runs in their place.
-SAME = {"small-1x1": "small-32x2", "metadata-1x1": "metadata-32x2", "groups-848": "groups", "produce-100": "produce-1k"}
+# Measurements that differ only by a number, or by the kind of system, from the one that runs in their place.
+SAME = {
+    "small-1x1": "small-32x2",
+    "metadata-1x1": "metadata-32x2",
+    "groups-848": "groups",
+    "produce-100": "produce-1k",
+    "first-load-secure": "first-load",
+    "acls-produce-1k": "acls-32x2",
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +66,10 @@ def test_a_measurement_returns_its_figures(
 ) -> None:
     row = MEASUREMENTS[name]
     with ExitStack() as stack:
-        if row.brokers == 1 and not row.starts_it:
+        if row.kind == Kind() and not row.starts_it:
             system = request.getfixturevalue("one")
         else:
-            system = Barnabas(tmp_path / "own", row.brokers, SETTINGS)
+            system = Barnabas(tmp_path / "own", row.kind.brokers, SETTINGS, is_secured=row.kind.is_secured)
             if not row.starts_it:
                 stack.enter_context(running(system))
         once = stack.enter_context(row.measure(bench, system))

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import socket
+import threading
 
 import pytest
 
+from barnabas.broker.acceptor import UNAUTHENTICATED_WAIT_MAX
+from barnabas.broker.network.unauthenticated.share import Share
+from barnabas.broker.network.unauthenticated.steps import Steps
 from barnabas.broker.processors import INBOX_SIZE
+from barnabas.common.clock import NS_PER_MS
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
+from tests.broker.test_tls_processing import SSL_KEYS
 from tests.support.broker.network import (
     FETCH,
     FETCH_VERSION,
@@ -87,8 +94,8 @@ def test_connections_that_move_large_pieces_are_assigned_in_turn(network: Networ
             client.receive(FETCH, FETCH_VERSION, 3)
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 4).error_code == ErrorCode.REQUEST_TIMED_OUT
         assert loads(network) == count() == [2, 1, 1]
-    eventually("they are gone", lambda: network.server.quotas.total() == 0)
-    assert loads(network) == count() == [0, 0, 0]
+    eventually("they are gone", lambda: loads(network) == count() == [0, 0, 0])
+    eventually("none is counted", lambda: network.server.quotas.total() == 0)
 
 
 def test_connections_assigned_in_turn_stay_with_their_processor() -> None:
@@ -104,6 +111,19 @@ def test_connections_assigned_in_turn_stay_with_their_processor() -> None:
         assert loads(network) == before
 
 
+def test_clients_that_are_not_authenticated_wait_where_they_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Steps, "wait_ns", lambda _: NS_PER_MS)  # no processor takes one over
+    count = 3 * INBOX_SIZE
+    limits = {"num_network_threads": 2, "barnabas_connections_per_processor": 999 if HAS_GLOBAL_LOCK else 1}
+    with Network(listeners=(ListenerRow("SSL", "SSL"),), originals=SSL_KEYS, **limits) as network:
+        (acceptor,) = network.server.acceptors.values()
+        with contextlib.ExitStack() as stack:
+            for _ in range(count):
+                stack.enter_context(network.client("SSL"))
+            eventually("all are accepted", lambda: sum(loads(network)) + len(acceptor._waiting) == count)
+            assert loads(network) == ([INBOX_SIZE, 0] if HAS_GLOBAL_LOCK else [INBOX_SIZE] * 2)
+
+
 def test_an_address_has_a_limit() -> None:
     with Network(max_connections_per_ip=10, max_connections_per_ip_overrides="127.0.0.1:2") as network:
         with network.client() as first, network.client() as second:
@@ -114,6 +134,32 @@ def test_an_address_has_a_limit() -> None:
         eventually("they are gone", lambda: network.server.quotas.total() == 0)
         with network.client() as fourth:
             assert fourth.heartbeat("ok") == ErrorCode.NONE
+
+
+def test_under_load_few_wait_for_a_processor_and_those_that_left_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest wait in the acceptor, where networks take turns; no handshake is wasted on clients that gave up."""
+    may_go_on = threading.Event()
+    wait_ns = Steps.wait_ns
+    # Processors take nothing over before the event is set.
+    monkeypatch.setattr(Steps, "wait_ns", lambda steps: wait_ns(steps) if may_go_on.is_set() else NS_PER_MS)
+    monkeypatch.setattr(Share, "is_free", lambda _: False)
+    limits = {"num_network_threads": 1}
+    with Network(listeners=(ListenerRow("SSL", "SSL"),), originals=SSL_KEYS, **limits) as network:
+        (processor,) = network.server.acceptors["SSL"].processors
+        with contextlib.ExitStack() as stack:
+            for _ in range(UNAUTHENTICATED_WAIT_MAX):
+                stack.enter_context(network.client("SSL"))
+            eventually("some wait for the processor", lambda: processor.load() == UNAUTHENTICATED_WAIT_MAX)
+            gone = [stack.enter_context(network.client("SSL")) for _ in range(5)]
+            late = stack.enter_context(network.client("SSL"))
+            for client in gone:
+                client.sock.shutdown(socket.SHUT_WR)
+            assert processor.load() == UNAUTHENTICATED_WAIT_MAX
+            may_go_on.set()
+            assert all(client.is_closed_by_server() for client in gone)
+            eventually("the others are taken over", lambda: processor.handshakes() == UNAUTHENTICATED_WAIT_MAX + 1)
+            late.sock.shutdown(socket.SHUT_WR)
+            assert late.is_closed_by_server()
 
 
 def test_over_the_limit_clients_wait_in_the_backlog() -> None:

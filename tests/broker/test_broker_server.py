@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.broker_server import BrokerServer
+from barnabas.broker.clock.hand import ClockHand
+from barnabas.broker.metadata.metadata_cache import Node
 from barnabas.broker.storage.log_manager import LogDirectoryError
 from barnabas.broker.wiring.context import StartError
 from barnabas.client.connection import NodeConnection
-from barnabas.common.clock import SystemClock
+from barnabas.common.clock import MovedClock, SystemClock
 from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.config.config import BROKER, Config
@@ -27,9 +29,10 @@ from barnabas.protocol.messages import k44_incremental_alter_configs as wire
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from tests.controller.rig import CLUSTER_ID, make_config
+from tests.support.certificates import Authority
 from tests.support.waiting import eventually
 
-READY_MS = 20_000
+READY_MS = 60_000
 
 
 @pytest.fixture
@@ -82,9 +85,11 @@ def test_a_broker_starts_serves_and_stops(tmp_path: Path, controller: Controller
     before = broker_threads()
     broker = make_broker(broker_config(tmp_path, controller.port))
     assert broker.services.cluster_id == CLUSTER_ID, "asked of the controller, since the directory is new"
+    port = broker.network.sockets.port("PLAINTEXT")
+    known = broker.services.metadata_cache.snapshot
+    assert known.nodes_for_clients("PLAINTEXT") == [Node(0, "127.0.0.1", port, None)], "before it is unfenced, too"
     with running(broker):
         assert "broker-0-lifecycle-manager-event-handler" in broker_threads()
-        port = broker.network.sockets.port("PLAINTEXT")
         with NodeConnection("127.0.0.1", port, timeout_ms=READY_MS) as client:
             keys = {api.api_key for api in client.send(ApiVersionsRequest(), 0).api_keys}
             assert {0, 1, 3} <= keys
@@ -96,6 +101,18 @@ def test_a_broker_starts_serves_and_stops(tmp_path: Path, controller: Controller
         assert (node_section["id"], node_section["state"], node_section["cluster_id"]) == (0, "running", CLUSTER_ID)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     eventually("its threads have ended", lambda: not broker_threads() - before)
+
+
+def test_a_broker_leaves_without_the_controller_if_it_is_told_to(
+    tmp_path: Path, controller: ControllerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[object] = []
+    monkeypatch.setattr(BrokerServer, "_leave", left.append)
+    broker = make_broker(broker_config(tmp_path, controller.port, controlled_shutdown_enable="false"))
+    with running(broker):
+        pass
+    assert left == []
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_a_second_broker_on_the_same_directory_is_refused_and_leaves_nothing_behind(
@@ -143,3 +160,94 @@ def test_the_handlers_follow_a_config_that_the_controller_pushes(tmp_path: Path,
             assert client.send(change, 1).responses[0].error_code == 0
         eventually("there are four handlers", lambda: len(handler_threads("data-plane")) == 4)
         assert len(handler_threads("control-plane")) == 1
+
+
+def test_an_authority_taken_out_at_run_time_is_not_trusted_after_a_restart(
+    tmp_path: Path, controller: ControllerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = Authority("old"), Authority("new")
+    key = new.issue("broker").write_pem(tmp_path / "key.pem")
+    config = broker_config(
+        tmp_path / "data",
+        controller.port,
+        **{
+            "listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+            "advertised.listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTSIDE:SSL",
+            "ssl.client.auth": "required",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(key),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(old.write_pem(tmp_path / "old.pem")),
+        },
+    )
+
+    def trusted(broker: BrokerServer) -> object:
+        return broker.network.tls.listener("OUTSIDE", "SSL").loaded.trusted
+
+    with running(make_broker(config)) as broker:
+        assert trusted(broker) == (old.certificate,)
+        location = wire.AlterableConfig(
+            name="listener.name.outside.ssl.truststore.location",
+            config_operation=0,
+            value=str(new.write_pem(tmp_path / "new.pem")),
+        )
+        change = wire.AlterConfigsResource(resource_type=4, resource_name="0", configs=[location])
+        with NodeConnection("127.0.0.1", broker.network.sockets.port("PLAINTEXT"), timeout_ms=READY_MS) as client:
+            request = wire.IncrementalAlterConfigsRequest(resources=[change])
+            assert client.send(request, 1).responses[0].error_code == 0
+        eventually("the new one is trusted", lambda: trusted(broker) == (new.certificate,))
+    again = make_broker(config)
+    assert again.network.needs_security_metadata, "clients wait for it"
+    found: list[object] = []
+    sockets = again.network.sockets
+    monkeypatch.setattr(sockets, "admit_clients", lambda: found.append(trusted(again)))
+    monkeypatch.setattr(sockets, "admit_nodes", lambda: found.append(trusted(again)))
+    with running(again):
+        assert set(found) == {(new.certificate,)}
+        assert len(found) >= 2
+
+
+def test_a_clock_moved_on_purpose_admits_no_node_before_its_time(
+    tmp_path: Path, controller: ControllerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes wait for the users and ACLs, for some seconds of the machine's time."""
+    file = tmp_path / "clock"
+    config = broker_config(
+        tmp_path / "data", controller.port, barnabas_clock_enable="true", barnabas_clock_file=str(file)
+    )
+    real = MovedClock(SystemClock())
+    hand, admitted = ClockHand(config, real), []
+    broker = BrokerServer(config, real, OsFileSystem(), lambda reason: pytest.fail(reason), hand=hand)
+    monkeypatch.setattr(broker.link.lifecycle, "start", lambda: None)  # as if no controller answered
+    monkeypatch.setattr(broker.network.sockets, "admit_nodes", lambda: admitted.append(real.offset_ms))
+
+    def wake() -> None:
+        for part in hand.parts:
+            part.moved(is_last=False)
+        eventually("what was due has run", lambda: not any(part.busy() for part in hand.parts))
+
+    file.write_text("1000\n")  # others are moved while it starts
+    broker.start()
+    try:
+        assert hand.clock.offset_ms == 1000
+        hand.clock.move_to(600_000)
+        wake()
+        assert admitted == []
+        real.move_to(60_000)
+        wake()
+        assert admitted == [60_000]
+    finally:
+        broker.close()
+
+
+def test_clients_are_admitted_after_the_first_push(
+    tmp_path: Path, controller: ControllerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, offsets = make_broker(broker_config(tmp_path, controller.port)), []
+    cache = broker.services.metadata_cache
+    monkeypatch.setattr(broker.network.sockets, "admit_clients", lambda: offsets.append(cache.image_offset))
+    with running(broker):
+        # Why eventually: the broker may be unfenced while the handler of the first push still calls its listeners.
+        eventually("they are admitted", lambda: offsets)
+        assert min(offsets) >= 0, "the response to the registration lacks what was set at run time for logins"

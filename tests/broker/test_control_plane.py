@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
-from tests.support.broker.network import UPDATE_METADATA, Client, ListenerRow, Network, heartbeat
+from tests.support.broker.network import TIMEOUT_S, UPDATE_METADATA, Client, ListenerRow, Network, heartbeat
 
 CONTROL_THREAD = "control-plane-kafka-request-handler-0"
 
@@ -22,7 +22,7 @@ def test_a_push_does_not_wait_behind_clients_requests() -> None:
         held = [network.client() for _ in range(2)]
         for client in held:
             client.send(heartbeat("wait"))
-            assert network.services.arrived.acquire(timeout=10)
+            assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         with network.client() as controller:
             for _ in range(3):
                 assert push(controller) == ErrorCode.NONE

@@ -10,7 +10,7 @@ from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.registry import Registry
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.k01_fetch import PartitionData
+from barnabas.protocol.messages.k01_fetch import EpochEndOffset, PartitionData
 
 IDS = {name: name.encode() * 16 for name in "abc"}
 NAMES = {topic_id: name for name, topic_id in IDS.items()}
@@ -30,10 +30,9 @@ def item(name, offset=0):
     return FetchItem(TopicPartition(name, 0), IDS.get(name, b"?" * 16), offset, 100)
 
 
-def data(high_watermark=0, records=b"", error=0):
-    return PartitionData(
-        partition_index=0, error_code=error, high_watermark=high_watermark, log_start_offset=0, records=records
-    )
+def data(high_watermark=0, records=b"", error=0, **fields):
+    marks = {"high_watermark": high_watermark, "log_start_offset": 0}
+    return PartitionData(partition_index=0, error_code=error, records=records, **marks, **fields)
 
 
 def context(sessions, session_id, epoch, *names, forgotten=(), version=12, follower=False):
@@ -64,6 +63,31 @@ def test_an_error_and_its_end_are_each_named_once(sessions):
     for epoch, result, is_named in ((1, data(error=3), True), (2, data(), True), (3, data(), False)):
         made = context(sessions, session_id, epoch)
         assert bool(made.finish([(made.items[0], result)])[2]) is is_named
+
+
+def test_the_watermark_of_a_divergence_is_sent_again(sessions):
+    # The follower truncates, and takes nothing else from that answer; nothing but the watermark may be new afterwards.
+    session_id = open_session(sessions, "a")
+    diverging = data(high_watermark=7, diverging_epoch=EpochEndOffset(epoch=2, end_offset=7))
+    for epoch, result, is_named in (
+        (1, diverging, True),
+        (2, data(high_watermark=7), True),
+        (3, data(high_watermark=7), False),
+    ):
+        made = context(sessions, session_id, epoch)
+        assert bool(made.finish([(made.items[0], result)])[2]) is is_named
+
+
+def test_the_watermark_is_sent_again_after_a_change_of_the_leader_epoch(sessions):
+    # A fetcher drops the answer that a push with a new leader epoch overtakes.
+    session_id = open_session(sessions, "a")
+    for epoch, changed, is_named in (
+        (1, item("a", 3)._replace(current_leader_epoch=1), True),
+        (2, item("a", 4)._replace(current_leader_epoch=1), False),
+        (3, item("a", 4)._replace(current_leader_epoch=2), True),
+    ):
+        made = sessions.context(12, session_id, epoch, [changed], [], NAMES.get, is_follower=True)
+        assert bool(made.finish([(made.items[0], data())])[2]) is is_named
 
 
 def test_wrong_ids_and_epochs_are_refused(sessions):

@@ -20,6 +20,7 @@ import pytest
 from barnabas.broker import processors
 from barnabas.broker.network.memory_pool import MemoryPool
 from barnabas.broker.purgatory import PURGE_INTERVAL
+from barnabas.common.clock import FakeClock
 from barnabas.common.disk import open_files
 from barnabas.metrics.meters import Gauge
 from barnabas.metrics.table import catalogue
@@ -31,6 +32,7 @@ from tests.support.broker.network import (
     FETCH_VERSION,
     HEARTBEAT,
     HEARTBEAT_VERSION,
+    TIMEOUT_S,
     Client,
     Network,
     fetch,
@@ -94,7 +96,7 @@ def test_a_request_holds_its_memory_until_it_is_answered(network: Network) -> No
     """Large frames wait for memory, small ones do not: a slow sender keeps no other client out."""
     with network.client() as first, network.client() as second, network.client() as small:
         first.send(padded("wait", 1, POOL_BYTES))
-        assert network.services.arrived.acquire(timeout=20)
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         for number in range(3):
             second.send(padded("ok", number, POOL_BYTES - 1))
         second.sock.settimeout(0.05)
@@ -102,7 +104,7 @@ def test_a_request_holds_its_memory_until_it_is_answered(network: Network) -> No
             second.sock.recv(1)
         for number in range(20):
             assert small.heartbeat("ok", number) == ErrorCode.NONE
-        second.sock.settimeout(20)
+        second.sock.settimeout(TIMEOUT_S)
         network.services.gate.set()
         for number in range(3):
             assert second.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
@@ -112,9 +114,9 @@ def test_a_parked_request_gives_its_memory_back(network: Network) -> None:
     """A produce that waits for replicas must not keep out the follower's fetch that completes it."""
     with network.client() as first, network.client() as second:
         first.send(padded("park", 1, POOL_BYTES) + heartbeat("ok", 2))
-        assert network.services.arrived.acquire(timeout=20)
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         assert second.heartbeat("ok") == ErrorCode.NONE
-        assert pool(network).used_bytes() == 0
+        eventually("a parked request holds no memory", lambda: pool(network).used_bytes() == 0)
         network.services.deferred[0].force_complete()
         first.read_frame()
         assert first.receive(HEARTBEAT, HEARTBEAT_VERSION, 2).error_code == ErrorCode.NONE
@@ -148,16 +150,16 @@ def test_requests_that_came_together_are_counted_until_the_last_is_answered(netw
     kinds = ["ok", "wait", "park", "ok", "wait", "close", "ok"]
     with network.client() as client:
         client.send(b"".join(padded(kind, number, size) for number, kind in enumerate(kinds)))
-        assert network.services.arrived.acquire(timeout=20)
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         assert pool(network).used_bytes() == 7 * size
         network.services.gate.set()
-        assert network.services.arrived.acquire(timeout=20)
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         for number in range(2):
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
         eventually("a parked request holds no memory", lambda: pool(network).used_bytes() == 0)
         network.services.gate.clear()
         network.services.deferred[0].force_complete()
-        assert network.services.arrived.acquire(timeout=20)
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         assert pool(network).used_bytes() == 4 * size
         network.services.gate.set()
         for number in (2, 3, 4):
@@ -174,7 +176,7 @@ def test_metrics_of_the_pool(network: Network) -> None:
 
     with network.client() as client:
         client.send(padded("wait", 1, POOL_BYTES + 1))
-        assert network.services.arrived.acquire(timeout=20)
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         assert value(catalogue.MEMORY_POOL_AVAILABLE) == 0
         assert value(catalogue.MEMORY_POOL_USED) == POOL_BYTES + 1
         eventually("time passes", lambda: value(catalogue.MEMORY_POOL_DEPLETED_TIME) > 0)
@@ -209,7 +211,7 @@ def test_read_ahead_is_bounded_over_all_connections(monkeypatch: pytest.MonkeyPa
         for client in clients:
             client.send(heartbeat("wait", 1) + heartbeat("ok", 2) * 1_000)
         for _ in range(8):
-            assert network.services.arrived.acquire(timeout=20)
+            assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         held = [len(found.frames._rest) for found in network.connections()]
         assert max(held) <= processors.SCRATCH_BYTES_MIN
         network.services.gate.set()
@@ -256,12 +258,13 @@ def test_connections_leave_some_descriptors_for_files(tmp_path: Path, caplog: py
         eventually("no more are accepted", lambda: "cannot accept connections" in caplog.text)
         for number in range(8):
             stack.enter_context((tmp_path / str(number)).open("wb"))
+        assert caplog.text.count("cannot accept connections") == 1
         for client in clients[:20]:
             client.sock.close()
         for number, client in enumerate(late):
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
-    assert caplog.text.count("cannot accept connections") == 1
-    assert caplog.text.count("again") == 1
+    # Why not one: an acceptor that looks while only the first are closed accepts as many, and waits again.
+    assert caplog.text.count("cannot accept connections") == caplog.text.count("again") >= 1
 
 
 # --- slow readers -------------------------------------------------------------------------------------------------
@@ -275,7 +278,11 @@ def test_clients_that_do_not_read_large_files_hold_no_memory_and_no_handler(tmp_
         readers = [stack.enter_context(network.client()) for _ in range(40)]
         for reader in readers:
             reader.send(fetch(4_000_000, 1, descriptor))
-        eventually("all are being answered", lambda: all(c.outgoing is not None for c in network.connections()))
+
+        def answering() -> int:
+            return sum(connection.outgoing is not None for connection in network.connections())
+
+        eventually("all are being answered", lambda: answering() == len(readers))
         with network.client() as bystander:
             for number in range(20):
                 assert bystander.heartbeat("ok", number) == ErrorCode.NONE
@@ -293,12 +300,25 @@ def test_a_client_that_stopped_reading_is_closed_as_idle_and_releases_its_file(t
     path = tmp_path / "segment"
     path.write_bytes(bytes(20_000_000))
     descriptor = os.open(path, os.O_RDONLY)
-    with Network(connections_max_idle_ms=300) as network, network.client() as reader:
+    clock = FakeClock()
+    idle_ms = 60_000
+    with (
+        Network(clock=clock, connections_max_idle_ms=idle_ms, barnabas_busy_poll_max_us=0) as network,
+        network.client() as reader,
+    ):
         reader.send(fetch(20_000_000, 1, descriptor))
-        eventually("it is being answered", lambda: any(c.outgoing is not None for c in network.connections()))
-        (connection,) = network.connections()
-        eventually("it is closed", lambda: connection.is_closed)
-        assert connection.outgoing is None
+        reader.read(4)  # it is being answered
+        (connection,) = network.services.fetching
+
+        def is_gone() -> bool:
+            clock.advance_ms(idle_ms)  # each time, since the last piece that the socket takes may be sent meanwhile
+            with contextlib.suppress(OSError):
+                reader.send(heartbeat("ok", 2))  # wakes the processor
+            # The processor marks the connection as closed first, and then releases what it was sending.
+            return connection.is_closed and connection.outgoing is None
+
+        assert not connection.is_closed
+        eventually("it is closed and holds nothing", is_gone)
     os.close(descriptor)
 
 

@@ -10,12 +10,12 @@ import os
 import random
 import socket
 import struct
-import threading
 from pathlib import Path
 
 import pytest
 
 from barnabas.broker.requests.request import Request
+from barnabas.common.clock import FakeClock
 from barnabas.protocol.errors import ErrorCode
 from tests.support.broker.network import (
     FETCH,
@@ -103,11 +103,12 @@ def test_the_last_response_is_sent_before_closing(network: Network) -> None:
 
 def test_a_throttled_client_waits_only_for_its_next_response(network: Network, bystander: Client) -> None:
     with network.client() as client:
-        client.send(heartbeat("throttle:150", 1) + heartbeat("none-throttled:150", 2) + heartbeat("ok", 3))
-        before_ms = network.clock.monotonic_ms()
-        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 1).error_code == ErrorCode.NONE
-        assert network.clock.monotonic_ms() - before_ms < 140, "the response itself is not delayed"
+        assert client.heartbeat("throttle:600000") == ErrorCode.NONE, "the response itself is not delayed"
         bystander.heartbeat("ok")
+    with network.client() as client:
+        before_ms = network.clock.monotonic_ms()
+        client.send(heartbeat("throttle:150", 1) + heartbeat("none-throttled:150", 2) + heartbeat("ok", 3))
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 1).error_code == ErrorCode.NONE
         assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 3).error_code == ErrorCode.NONE
         assert network.clock.monotonic_ms() - before_ms >= 290
 
@@ -245,6 +246,19 @@ def test_a_client_that_disconnects_while_waiting_is_closed(network: Network, bys
     eventually("it is gone", lambda: network.server.quotas.total() == 1)
 
 
+def test_a_connection_reports_its_end_once(network: Network, bystander: Client) -> None:
+    ended: list[str] = []
+    with network.client() as client:
+        client.heartbeat("ok")
+        (connection,) = [c for c in network.connections() if c.context.client_port == client.sock.getsockname()[1]]
+        connection.on_closed["test"] = lambda: ended.append(connection.context.connection_id)
+        bystander.heartbeat("ok")
+        assert ended == []
+    eventually("it is reported", lambda: ended == [connection.context.connection_id])
+    bystander.heartbeat("ok")
+    assert len(ended) == 1
+
+
 def test_a_pipelining_client_that_does_not_read_gets_no_second_large_response(network: Network) -> None:
     with network.client() as client:
         client.send(heartbeat("ok", 0) + b"".join(fetch(20_000_000, number) for number in range(1, 5)))
@@ -256,18 +270,40 @@ def test_a_pipelining_client_that_does_not_read_gets_no_second_large_response(ne
             client.receive(FETCH, FETCH_VERSION, number)
 
 
+def test_a_client_that_sends_a_large_frame_slowly_is_not_idle() -> None:
+    """Although its bytes do not wake the processor (connection.py, invariant 3)."""
+    clock = FakeClock()
+    with (
+        Network(clock=clock, connections_max_idle_ms=60_000, barnabas_busy_poll_max_us=0) as network,
+        network.client() as slow,
+    ):
+        slow.heartbeat("ok")
+        (connection,) = network.connections()
+        slow.send((1 << 20).to_bytes(4, "big"))
+        eventually("no single byte wakes the processor", lambda: connection.expected_bytes)
+        for count in range(1, 3):
+            slow.send(b"0")
+            clock.advance_ms(61_000)
+            missing = (1 << 20) - count
+            eventually("it is read", lambda m=missing: connection.frames.missing_bytes() == m)
+            eventually("no single byte wakes the processor", lambda: connection.expected_bytes)
+        clock.advance_ms(61_000)
+        eventually("one byte would", lambda: not connection.expected_bytes)
+        clock.advance_ms(61_000)
+        assert slow.is_closed_by_server()
+
+
 def test_idle_connections_are_closed() -> None:
-    with Network(connections_max_idle_ms=300) as network, network.client() as idle, network.client() as busy:
+    clock = FakeClock()
+    with (
+        Network(clock=clock, connections_max_idle_ms=60_000, barnabas_busy_poll_max_us=0) as network,
+        network.client() as idle,
+        network.client() as busy,
+    ):
         idle.heartbeat("ok")
-        done = threading.Event()
-
-        def work() -> None:
-            while not done.wait(0.05):
-                busy.heartbeat("ok")
-
-        worker = threading.Thread(target=work)
-        worker.start()
+        for _ in range(3):
+            assert busy.heartbeat("ok") == ErrorCode.NONE
+            clock.advance_ms(30_000)
+        assert busy.heartbeat("ok") == ErrorCode.NONE
         assert idle.is_closed_by_server()
-        done.set()
-        worker.join()
         assert busy.heartbeat("ok") == ErrorCode.NONE

@@ -15,7 +15,7 @@ from barnabas.common.clock import FakeClock
 from tests.support.waiting import eventually
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "10.0.0.1", 4711, "a-b-0-1")
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def request() -> Request:

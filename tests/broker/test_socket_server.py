@@ -13,6 +13,7 @@ from barnabas.broker.socket_server import SocketServer
 from barnabas.common.net import AddressError
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
+from tests.broker.test_tls_processing import SSL_KEYS
 from tests.support.broker.network import (
     HEARTBEAT,
     HEARTBEAT_VERSION,
@@ -27,11 +28,11 @@ from tests.support.waiting import eventually
 
 
 def test_threads_have_kafkas_names_and_all_end() -> None:
-    before = {thread.name for thread in threading.enumerate()}
+    before = set(threading.enumerate())
     with Network(handlers=2, num_network_threads=2) as network, network.client() as client:
         client.heartbeat("ok")
         port = network.server.port("PLAINTEXT")
-        names = {thread.name for thread in threading.enumerate()} - before
+        names = {thread.name for thread in set(threading.enumerate()) - before}
         assert names == {
             f"data-plane-kafka-socket-acceptor-ListenerName(PLAINTEXT)-PLAINTEXT-{port}",
             "data-plane-kafka-network-thread-0-ListenerName(PLAINTEXT)-PLAINTEXT-0",
@@ -43,7 +44,7 @@ def test_threads_have_kafkas_names_and_all_end() -> None:
         assert network.services.threads <= {"data-plane-kafka-request-handler-0", "data-plane-kafka-request-handler-1"}
         network.stop()
         assert client.is_closed_by_server()
-        assert {thread.name for thread in threading.enumerate()} <= before
+        assert set(threading.enumerate()) <= before
         assert network.server.quotas.total() == 0
 
 
@@ -109,7 +110,8 @@ def test_limits_follow_the_config(network: Network, bystander: Client) -> None:
     server, config = network.server, network.server._config
     config.max_connections_per_ip = 1
     config.num_network_threads = 2
-    server.reconfigure({"listener.name.plaintext.max.connections": "100"})
+    config.current = {"listener.name.plaintext.max.connections": "100"}
+    server.reconfigure()
     assert [len(acceptor.processors) for acceptor in server.acceptors.values()] == [2] * len(server.acceptors)
     with network.client() as second:
         assert second.is_closed_by_server(), "this address already has its one connection"
@@ -188,10 +190,22 @@ def test_a_single_listener_waits_for_either(admit: Callable[[SocketServer], None
         assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 7).error_code == ErrorCode.NONE
 
 
+def test_a_listener_with_tls_for_nodes_waits_for_either() -> None:
+    listeners = (ListenerRow(), ListenerRow("SSL", "SSL"))
+    network = Network(handlers=1, listeners=listeners, inter_broker_listener="SSL", originals=SSL_KEYS)
+    try:
+        network.server.start(holds_clients=True)
+        assert len(network.server._held) == 2
+        network.server.admit_nodes()
+        assert [acceptor.listener_name for acceptor in network.server._held] == ["PLAINTEXT"]
+    finally:
+        network.stop()
+
+
 def test_clients_that_wait_are_not_admitted_during_a_shutdown() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with held_network() as network, network.client() as client:
         network.stop()
         network.server.admit_clients()
         assert client.is_closed_by_server()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before

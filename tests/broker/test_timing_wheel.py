@@ -10,6 +10,8 @@ import pytest
 from barnabas.broker.timing_wheel import CallbackTask, Timer
 from barnabas.common.clock import FakeClock, SystemClock
 
+WAIT_S = 30  # less than the task that it sleeps for
+
 
 class Recorder:
     """Adds tasks and remembers when they ran."""
@@ -112,7 +114,42 @@ def test_a_sleeping_reaper_is_woken_for_an_earlier_task() -> None:
     thread.start()
     timer.add(CallbackTask(50_000, lambda: None))
     timer.add(CallbackTask(20, ran.set))
-    assert ran.wait(10)
+    assert ran.wait(WAIT_S)
     timer.close()
-    assert ended.wait(10)
+    assert ended.wait(WAIT_S)
     thread.join()
+
+
+def test_a_timer_whose_clock_jumped_is_behind_until_it_advances() -> None:
+    recorder = Recorder()
+    assert (recorder.timer.is_behind(), recorder.timer.next_due_ms()) == (False, None)
+    recorder.add(50)
+    recorder.add(1_000_000)
+    assert (recorder.timer.is_behind(), recorder.timer.next_due_ms()) == (False, 40)  # its bucket
+    recorder.clock.advance_ms(70)
+    assert recorder.timer.is_behind()
+    recorder.timer.advance()
+    due_ms = recorder.timer.next_due_ms()
+    assert not recorder.timer.is_behind()
+    assert due_ms is not None
+    assert 70 < due_ms <= 1_000_000
+
+
+def test_a_timer_is_behind_while_a_task_runs() -> None:
+    recorder, seen = Recorder(), list[bool]()
+    recorder.timer.add(CallbackTask(5, lambda: seen.append(recorder.timer.is_behind())))
+    recorder.advance_ms(5)
+    assert seen == [True]
+    assert not recorder.timer.is_behind()
+
+
+def test_a_sleeping_reaper_wakes_when_the_clock_jumps() -> None:
+    recorder = Recorder()
+    recorder.add(600_000)
+    reaper = threading.Thread(target=lambda: recorder.timer.wait_and_advance(600_000))
+    reaper.start()
+    recorder.clock.advance_ms(600_000)
+    while reaper.is_alive():
+        recorder.timer.clock_moved()
+        reaper.join(0.01)
+    assert recorder.ran == [(600_000, 600_000)]

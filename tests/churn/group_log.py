@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -17,10 +18,10 @@ POLL_S = 0.5
 AT_ONCE = 1000
 
 
-def read_group_log(bootstrap: str, partitions: int, histories: Iterable[GroupHistory]) -> None:
+def read_group_log(client: Mapping[str, Any], partitions: int, histories: Iterable[GroupHistory]) -> None:
     """Read every partition to its end and add its records to the histories."""
     by_group = {history.group: history for history in histories}
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "proof", "enable.auto.commit": False})
+    consumer = Consumer({**client, "group.id": "proof", "enable.auto.commit": False})
     try:
         for number in range(partitions):
             tp = TopicPartition(GROUP_METADATA_TOPIC, number, 0)

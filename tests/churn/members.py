@@ -44,13 +44,14 @@ KINDS = (
 class MemberProcess:
     """A running member, and the thread that reads its output."""
 
-    def __init__(self, group: Group, bootstrap: str, name: str) -> None:
+    def __init__(self, group: Group, client: Mapping[str, Any], name: str) -> None:
+        """`client` has the settings with which it connects."""
         self.name = name
         self.owned: frozenset[int] = frozenset()  # replaced whole by the reading thread
         self.is_paused = False
         self._group = group
         config = {
-            "bootstrap.servers": bootstrap, "group.id": group.name, "client.id": name, "enable.auto.commit": False,
+            **client, "group.id": group.name, "client.id": name, "enable.auto.commit": False,
             "auto.offset.reset": "earliest", **RECONNECT, **group.kind.config,
         }  # fmt: skip
         if group.kind.is_classic:

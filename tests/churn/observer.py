@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from barnabas.client.connection import Connect
 from barnabas.cluster import Node
 from barnabas.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -24,12 +25,13 @@ FETCH_VERSION, DESCRIBE_VERSION, CONSUMER_DESCRIBE_VERSION = 9, 6, 1
 class GroupClient:
     """Sends requests to the coordinator of a group, which may not answer. Used by one thread."""
 
-    def __init__(self, brokers: Sequence[Node]) -> None:
+    def __init__(self, brokers: Sequence[Node], connect: Connect) -> None:
         self._brokers = brokers
+        self._connect = connect
 
     def coordinator_of(self, group: str) -> Node | None:
         """The broker that coordinates the group, according to the first broker that answers."""
-        return find_coordinator(self._brokers, group)
+        return find_coordinator(self._brokers, group, connect=self._connect)
 
     def offsets(self, group: str) -> dict[int, int] | None:
         """The committed offsets of all partitions (-1: none); None without a response."""
@@ -57,16 +59,16 @@ class GroupClient:
         # Why: a broker that was paused may return its old state for a moment, as Apache Kafka's does.
         if coordinator is None or coordinator.paused:
             return None
-        answer = ask(coordinator, request, version)
+        answer = ask(coordinator, request, version, self._connect)
         return None if coordinator.paused or self.coordinator_of(group) is not coordinator else answer
 
 
 class Observer(Worker):
     """Requests the committed offsets of all groups repeatedly."""
 
-    def __init__(self, brokers: Sequence[Node], groups: Sequence[Group]) -> None:
+    def __init__(self, client: GroupClient, groups: Sequence[Group]) -> None:
         super().__init__("observer")
-        self._client = GroupClient(brokers)
+        self._client = client  # owner: the worker's thread, between start and stop
         self._groups = groups
         self.answers = 0  # owner: the worker's thread
 

@@ -22,11 +22,16 @@ from tests.churn.group_log import read_group_log
 from tests.churn.history import GroupHistory
 from tests.churn.members import KINDS, PARTITIONS, SESSION_MS, TOPIC, Group, Kind, MemberProcess
 from tests.churn.observer import GroupClient, Observer
+from tests.support import security_faults
+from tests.support.access import PLAINTEXT, Access, security_of
 from tests.support.cluster import BarnabasCluster
 from tests.support.history import RECONNECT, ProduceLoad
+from tests.support.security_faults import SecurityFaults, config_of
 from tests.support.waiting import eventually
 
 BROKERS = 3
+LOAD, MEMBER, OBSERVER = "load", "member", "observer"
+USERS = (LOAD, MEMBER, OBSERVER, *security_faults.USERS)
 MEMBERS_MAX = 4
 COORDINATOR_PARTITIONS = 5
 PAUSE_MS = (100, 2_000)  # between two deeds
@@ -60,30 +65,37 @@ class Churn:
         self, cluster: BarnabasCluster, seed: int, say: Callable[[str], None], kinds: tuple[Kind, ...] = KINDS
     ) -> None:
         self._cluster = cluster
+        self._access = Access(cluster.directory, cluster.bootstrap, cluster.security)
         self._random = random.Random(seed)
         self._say = say
         self._clock = SystemClock()
         self._started_ms = self._clock.monotonic_ms()
         self._pause = threading.Event()  # never set: waits by the real clock
-        self._client = GroupClient(cluster.brokers)
+        self._client = self._group_client()
         self._groups = [Group(kind, GroupHistory(kind.name)) for kind in kinds]
         self._away: list[tuple[int, Node]] = []  # (when it returns, the broker)
+        self._security = None if cluster.security is None else SecurityFaults(cluster, self._access, self._random)
         self._deeds: dict[Callable[[], str], int] = {
             self._join: 5, self._leave: 3, self._kill_member: 3, self._replace: 2, self._pause_member: 2,
             self._coordinator_dies: 4, self._coordinator_stops: 2, self._coordinator_pauses: 2,
         }  # fmt: skip
+        if self._security is not None:
+            self._deeds[self._change_security] = 5
 
     def execute(self, deeds: int) -> None:
         """Do this many deeds, restore everything, and check; raises ChurnError."""
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, **RECONNECT})
+        admin = AdminClient({**self._access.librdkafka(), **RECONNECT})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, BROKERS)])[TOPIC].result(CREATE_TIMEOUT_S)
+        self._allow()
         with ExitStack() as stack:
             stack.callback(self._end_all)
-            load = stack.enter_context(ProduceLoad(self._cluster.bootstrap, TOPIC, PARTITIONS))
-            observer = stack.enter_context(Observer(self._cluster.brokers, self._groups))
+            load = stack.enter_context(ProduceLoad(self._access.librdkafka(LOAD), TOPIC, PARTITIONS))
+            observer = stack.enter_context(Observer(self._group_client(), self._groups))
             for group in self._groups:
                 self._start_member(group)
             self._await_settled()
+            if self._security is not None:
+                self._log(", ".join(self._security.change_everything()))
             for number in range(deeds):
                 self._one_deed(number)
             self._restore()
@@ -92,8 +104,25 @@ class Churn:
             for group in self._groups:
                 eventually(f"{group.name} answers", lambda group=group: observer.observe(group), QUIET_TIMEOUT_MS)
             self._log(f"{observer.answers} responses with offsets")
-        read_group_log(self._cluster.bootstrap, COORDINATOR_PARTITIONS, [group.history for group in self._groups])
+        histories = [group.history for group in self._groups]
+        read_group_log(self._access.librdkafka(), COORDINATOR_PARTITIONS, histories)
         self._check()
+
+    def _group_client(self) -> GroupClient:
+        return GroupClient(self._cluster.brokers, self._access.connect(OBSERVER))
+
+    def _allow(self) -> None:
+        """Give the users of a secured cluster the rights that they need."""
+        rights = [
+            f"{LOAD} write topic:{TOPIC}",
+            f"{OBSERVER} describe topic:{TOPIC}",
+            f"{MEMBER} read topic:{TOPIC}",
+        ]
+        for group in self._groups:
+            rights += [f"{OBSERVER} describe group:{group.name}", f"{MEMBER} read group:{group.name}"]
+        self._access.allow(self._cluster.brokers, *rights)
+        if self._security is not None:
+            self._security.prepare()
 
     # Churn
 
@@ -129,7 +158,7 @@ class Churn:
         if not name:
             group.names += 1
             name = f"{group.name}-{group.names}"
-        group.members[name] = MemberProcess(group, self._cluster.bootstrap, name)
+        group.members[name] = MemberProcess(group, self._access.librdkafka(MEMBER), name)
         return name
 
     def _join(self) -> str:
@@ -202,6 +231,10 @@ class Churn:
         self._away.append((self._clock.monotonic_ms() + hold_ms, node))
         return f"{node.name}, coordinator of {group.name}, {what} for {hold_ms} ms"
 
+    def _change_security(self) -> str:
+        """Change certificates, a right, a password or a token, and take it back."""
+        return "" if self._security is None or self._away else self._security.change()
+
     def _coordinator_of(self, group: Group) -> Node:
         coordinator = self._client.coordinator_of(group.name)
         return self._cluster.nodes[0] if coordinator is None else coordinator
@@ -251,6 +284,9 @@ class Churn:
             if not (history.claims and committed > 0):
                 history.others.append(f"{group.name}: nothing was claimed or committed: the run proves nothing")
         problems = [problem for group in self._groups for problem in group.history.problems]
+        if self._security is not None:
+            self._log(f"{self._security.refusals} requests and logins were refused as they must be")
+            problems += self._security.problems()
         if problems:
             raise ChurnError("\n".join(problems))
 
@@ -259,7 +295,10 @@ class Churn:
         self._say(f"{elapsed_s:7.1f} s  {text}")
 
 
-def run(directory: Path, deeds: int, seed: int, say: Callable[[str], None]) -> None:
+def run(directory: Path, deeds: int, seed: int, say: Callable[[str], None], security: str = PLAINTEXT) -> None:
     """Start a cluster and do a run in it; raises AssertionError."""
-    with BarnabasCluster(directory, broker_count=BROKERS, first_port=0, config=CONFIG) as cluster:
+    own = security_of(directory, security, USERS)
+    with BarnabasCluster(
+        directory, broker_count=BROKERS, first_port=0, config={**CONFIG, **config_of(own)}, security=own
+    ) as cluster:
         Churn(cluster, seed, say).execute(deeds)

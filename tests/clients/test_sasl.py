@@ -12,13 +12,20 @@ import aiokafka.errors
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
 from barnabas.common.clock import SystemClock
 from tests.support.kafka.kafka_tools import KafkaTools
-from tests.support.sasl_cluster import ALICE, BOB, MECHANISMS, SaslCluster
+from tests.support.sasl_cluster import ALICE, BOB, MECHANISMS, NODE, SaslCluster
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 30
@@ -185,6 +192,37 @@ def test_sessions_end_and_clients_log_in_again(cluster: SaslCluster, topic: str)
     assert producer.flush(TIMEOUT_S) == 0
     assert sent > 10
     assert errors == []
+
+
+def test_users_of_plain_change_while_a_broker_runs(cluster: SaslCluster) -> None:
+    """On one broker of three; the entry of the file is in force again when the other is removed."""
+    key, module = "listener.name.out.plain.sasl.jaas.config", "org.apache.kafka.common.security.plain.PlainLoginModule"
+    users = f'username="{NODE[0]}" password="{NODE[1]}" user_{NODE[0]}="{NODE[1]}" user_carol="s3cret of carol"'
+    admin = AdminClient(cluster.sasl("SCRAM-SHA-256"))
+    here = {"bootstrap.servers": f"localhost:{cluster.ports[1]}", "log_level": 0}
+
+    def alter(jaas: str | None) -> None:
+        operation = AlterConfigOpType.DELETE if jaas is None else AlterConfigOpType.SET
+        entry = ConfigEntry(key, jaas, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+
+    def may_log_in(user: str, password: str) -> bool:
+        try:
+            client = AdminClient({**cluster.sasl("PLAIN", user, password), **here})
+            return bool(client.list_topics(timeout=2).brokers)
+        except KafkaException:
+            return False
+
+    with pytest.raises(KafkaException, match="has no option user_NAME"):
+        alter(f"{module} required;")
+    assert not may_log_in("carol", "s3cret of carol")
+    alter(f"{module} required {users};")
+    eventually("carol logs in", lambda: may_log_in("carol", "s3cret of carol"))
+    assert not may_log_in(*ALICE)
+    alter(None)
+    eventually("alice logs in", lambda: may_log_in(*ALICE))
+    assert not may_log_in("carol", "s3cret of carol")
 
 
 def test_nodes_stay_connected_for_many_sessions(cluster: SaslCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
@@ -25,12 +26,18 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.protocol.messages import k49_alter_client_quotas as quota_wire
+from barnabas.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
+from barnabas.protocol.messages.k48_describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from tests.support.access import secured
 from tests.support.kafka.kafka_tools import KafkaTools
-from tests.support.scram_cluster import ITERATIONS, ScramCluster
+from tests.support.scram_cluster import ADMIN, ADMIN_PASSWORD, BROKERS, ITERATIONS, SASL, ScramCluster, login
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 20
 TOPIC = "orders"
+QUOTA = 1_000_000.0
 
 
 @pytest.fixture(scope="module")
@@ -117,19 +124,97 @@ def test_a_password_is_changed_and_removed(cluster: ScramCluster) -> None:
     eventually("the user is refused", lambda: is_refused("new"))
 
 
+class Remembered:
+    """A user with a password, a right, a quota and a delegation token, of whom every broker must know."""
+
+    def __init__(self, cluster: ScramCluster, user: str) -> None:
+        self._cluster = cluster
+        self._user = user
+        self._password = f"{user}'s secret"
+        set_password(cluster, user, self._password)
+        allow(cluster, may_write(user))
+        self._set_quota()
+        eventually("she can log in", lambda: errors_of_a_record(cluster, user, self._password, 0) == [])
+        with self._connection(1, user, self._password) as connection:
+            token = connection.send(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), 3)
+        assert token.error_code == 0
+        self._token = (token.token_id, base64.b64encode(token.hmac).decode())
+        self.check()
+
+    def check(self) -> None:
+        """Wait until both brokers know of everything; each leads a partition."""
+        for partition in range(2):
+            eventually(
+                "a record", lambda p=partition: errors_of_a_record(self._cluster, self._user, self._password, p) == []
+            )
+        for broker_id in BROKERS:
+            eventually("a login with the token", lambda b=broker_id: self._accepts_token(b))
+            eventually("the quota", lambda b=broker_id: self._quotas(b) == [("consumer_byte_rate", QUOTA)])
+
+    def _connection(self, broker_id: int, user: str, password: str, more: str = "") -> NodeConnection:
+        settings = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": SASL,
+            "sasl.jaas.config": login(user, password, more),
+        }
+        return NodeConnection("127.0.0.1", self._cluster.ports[broker_id], security=secured(settings))
+
+    def _accepts_token(self, broker_id: int) -> bool:
+        with self._connection(broker_id, *self._token, ' tokenauth="true"') as connection:
+            try:
+                connection.connect()
+            except NodeConnectionError:
+                return False
+            return True
+
+    def _set_quota(self) -> None:
+        entity = quota_wire.EntityData(entity_type="user", entity_name=self._user)
+        limit = quota_wire.OpData(key="consumer_byte_rate", value=QUOTA, remove=False)
+        request = quota_wire.AlterClientQuotasRequest(
+            entries=[quota_wire.RequestEntryData(entity=[entity], ops=[limit])], validate_only=False
+        )
+        with self._connection(1, ADMIN, ADMIN_PASSWORD) as connection:
+            assert [entry.error_code for entry in connection.send(request, 1).entries] == [0]
+
+    def _quotas(self, broker_id: int) -> list[tuple[str, float]]:
+        wanted = ComponentData(entity_type="user", match_type=0, match=self._user)
+        with self._connection(broker_id, ADMIN, ADMIN_PASSWORD) as connection:
+            try:
+                answer = connection.send(DescribeClientQuotasRequest(components=[wanted], strict=True), 1)
+            except NodeConnectionError:
+                return []
+        return [(value.key, value.value) for entry in answer.entries or () for value in entry.values]
+
+
+@pytest.mark.parametrize("names", [("broker-1",), ("controller",), ("controller", "broker-1")])
+def test_a_killed_process_forgets_nothing(cluster: ScramCluster, names: tuple[str, ...]) -> None:
+    """Its place is taken by a new process; what is changed after that is in effect too."""
+    user = f"kim-{len(names)}-{names[0]}"
+    known = Remembered(cluster, user)
+    cluster.kill(*names)
+    cluster.start_processes(*names)
+    known.check()
+    Remembered(cluster, f"{user}-later")
+    known.check()
+
+
 def test_everything_survives_the_end_of_every_process(cluster: ScramCluster) -> None:
-    set_password(cluster, "carol", "c-secret")
-    allow(cluster, may_write("carol"))
+    known = Remembered(cluster, "carol")
     cluster.kill()
     cluster.start()
-    for partition in range(2):
-        eventually("a record", lambda p=partition: errors_of_a_record(cluster, "carol", "c-secret", p) == [])
+    known.check()
+
+
+def test_brokers_know_everything_without_a_controller(cluster: ScramCluster) -> None:
+    known = Remembered(cluster, "lee")
+    cluster.kill("controller")
+    known.check()
+    cluster.start_processes("controller")
+    known.check()
 
 
 def test_a_lost_controller_is_rebuilt_with_all_users_and_rights(cluster: ScramCluster) -> None:
-    set_password(cluster, "erin", "e-secret")
-    allow(cluster, may_write("erin"))
-    eventually("a record", lambda: errors_of_a_record(cluster, "erin", "e-secret", 0) == [])
+    known = Remembered(cluster, "erin")
     cluster.stop_brokers()  # each writes a copy of the metadata
     cluster.kill()
     cluster.start_processes("broker-1", "broker-2")
@@ -147,7 +232,7 @@ def test_a_lost_controller_is_rebuilt_with_all_users_and_rights(cluster: ScramCl
     eventually("the metadata log", recovered)
     cluster.start_processes("controller")
     cluster.await_ready()
-    eventually("a record", lambda: errors_of_a_record(cluster, "erin", "e-secret", 1) == [])
+    known.check()
 
 
 def token_of(output: str) -> tuple[str, str]:

@@ -117,18 +117,15 @@ class Member:
         The controller makes the change; the coordinator applies it slightly later.
         """
         assert self.configure(consumer_assignment_interval_ms="0").responses[0].error_code == ErrorCode.NONE
-        request = DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsResource(
-                    resource_type=GROUP_RESOURCE,
-                    resource_name=self.group,
-                    configuration_keys=["consumer.assignment.interval.ms"],
-                )
-            ]
+        name = "consumer.assignment.interval.ms"
+        eventually("the interval is known", lambda: self.setting(name) == "0")
+
+    def setting(self, name: str) -> Any:
+        """Return a value of the group's configuration."""
+        resource = DescribeConfigsResource(
+            resource_type=GROUP_RESOURCE, resource_name=self.group, configuration_keys=[name]
         )
-        eventually(
-            "the interval is known", lambda: self.conversation.ask(request, 4).results[0].configs[0].value == "0"
-        )
+        return self.conversation.ask(DescribeConfigsRequest(resources=[resource]), 4).results[0].configs[0].value
 
 
 def questions(topic: str, topic_id: bytes) -> Iterator[tuple[str, Callable[[Conversation], AnswersByVersion]]]:

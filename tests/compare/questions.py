@@ -50,7 +50,14 @@ from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterReque
 from barnabas.protocol.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.schema import Request
-from tests.compare import batches, consumer_group_questions, group_life_questions, group_questions
+from tests.compare import (
+    batches,
+    consumer_group_questions,
+    group_life_questions,
+    group_questions,
+    share_group_questions,
+    streams_group_questions,
+)
 from tests.compare.conversation import AnswersByVersion, Conversation
 from tests.support.waiting import eventually
 from tests.support.wire import request_header
@@ -110,6 +117,8 @@ def _questions(topic_id: bytes) -> Iterator[tuple[str, Question]]:
     yield from group_questions.questions(TOPIC)
     yield from group_life_questions.questions(TOPIC)
     yield from consumer_group_questions.questions(TOPIC, topic_id)
+    yield from share_group_questions.questions(TOPIC, topic_id)
+    yield from streams_group_questions.questions(TOPIC, topic_id)
 
 
 def _requests(topic_id: bytes) -> Iterator[tuple[str, Request]]:

@@ -46,7 +46,7 @@ from tests.support.certificates import Authority
 from tests.support.kafka.apache_kafka import ApacheKafka
 from tests.support.kafka.kafka_jars import kafka_runtime
 from tests.support.processes import end_process, tied_to_parent
-from tests.support.waiting import eventually
+from tests.support.waiting import START_TIMEOUT_MS, eventually
 from tests.support.wire import RawConnection, is_serving
 
 pytestmark = pytest.mark.needs("java", "javac", "mvn")
@@ -86,6 +86,12 @@ COMMON = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    # Members are prepared once and send no heartbeats: they outlive all tests of the module.
+    "group.consumer.session.timeout.ms": "1800000",
+    "group.consumer.max.session.timeout.ms": "1800000",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 
 
@@ -131,6 +137,9 @@ class Live:
 
     def unchecked(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()  # `prepare` has done with every right what scenarios do with it
+
+    def before(self, preparation: Callable[[], object]) -> None:
+        """Nothing: what `prepare` has not done is missing on both sides, as are share groups (g and h are others)."""
 
     def settle(self) -> None:
         """Nothing: the next question finds it."""
@@ -198,7 +207,7 @@ def kafka(directory: Path) -> Iterator[Live]:
     broker.format()
     broker.launch()
     try:
-        eventually("Apache Kafka is ready", lambda: is_serving(client), 60_000)
+        eventually("Apache Kafka is ready", lambda: is_serving(client), START_TIMEOUT_MS)
         yield Live(
             client,
             {
@@ -248,7 +257,9 @@ def barnabas(directory: Path) -> Iterator[Live]:
             with (directory / f"{role}.log").open("wb") as log:
                 arguments = tied_to_parent([*command(f"barnabas.{role}.main"), str(file)])
                 processes.append(subprocess.Popen(arguments, stdout=log, stderr=log))
-        eventually("the broker is ready", lambda: "is ready" in (directory / "broker.log").read_text(), 60_000)
+        eventually(
+            "the broker is ready", lambda: "is ready" in (directory / "broker.log").read_text(), START_TIMEOUT_MS
+        )
         admin = authority.issue("admin", names=()).write_pem(directory / "admin.pem")
         yield Live(
             client,

@@ -1,4 +1,4 @@
-"""The compose cluster that these tests share. If it cannot start, they fail with the reason and are never skipped."""
+"""The compose clusters that these tests share. If one cannot start, they fail with the reason and are never skipped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.docker import docker_engine, images
-from tests.support.docker.compose_cluster import NODES, ComposeCluster, compose_file
+from tests.support.docker.compose_cluster import NODES, SECURE, ComposeCluster, compose_file
 from tests.support.docker.docker_engine import Engine, EngineError
 
 _notes: list[str] = []
@@ -25,15 +25,33 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def compose(engine: Engine) -> Iterator[ComposeCluster]:
+def services(engine: Engine) -> list[str]:
+    """The services whose images are there."""
+    try:
+        return build(ComposeCluster(engine))
+    except EngineError as error:
+        pytest.fail(f"make compose-test needs the images of docker-compose.yml: {error}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def compose(engine: Engine, services: list[str]) -> Iterator[ComposeCluster]:
     """The cluster of docker-compose.yml, up and healthy. Each test leaves it in this state."""
     cluster = ComposeCluster(engine)
     try:
-        services = build(cluster)
         cluster.up(services)
         yield cluster
-    except EngineError as error:
-        pytest.fail(f"make compose-test needs the images of docker-compose.yml: {error}", pytrace=False)
+    finally:
+        cluster.down()
+
+
+@pytest.fixture(scope="session")
+def secure(engine: Engine, services: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComposeCluster]:
+    """The same with docker-compose.secure.yml; its directory has the settings of users in `clients`."""
+    cluster = ComposeCluster(engine, SECURE, tmp_path_factory.mktemp("secure"))
+    try:
+        cluster.up(services)
+        engine.docker("cp", f"{cluster.container('users')}:/secrets/users/.", str(cluster.directory / "clients"))
+        yield cluster
     finally:
         cluster.down()
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.support.docker.compose_cluster import BROKERS, NODES, ComposeCluster
+from tests.support.docker.compose_cluster import BROKERS, CONTROLLERS, NODES, ComposeCluster
 from tests.support.history import ProduceLoad, Reader
 from tests.support.waiting import eventually
 
@@ -54,7 +54,11 @@ def load_goes_on(compose: ComposeCluster, topic: str) -> Iterator[ProduceLoad]:
         progress(load)
         load.stop()
         assert load.errors == []
-        eventually("the reader has read everything", lambda: [len(seen) for seen in reader.numbers] >= load.sent)
+        eventually(
+            "the reader has read everything",
+            lambda: [len(seen) for seen in reader.numbers] >= load.sent,
+            WHOLE_TIMEOUT_MS,
+        )
         reader.stop()
     for partition in range(PARTITIONS):
         assert reader.numbers[partition] == list(range(load.sent[partition])), f"partition {partition}"
@@ -70,7 +74,7 @@ def progress(load: ProduceLoad) -> None:
 def test_clients_get_addresses_that_they_can_reach(compose: ComposeCluster) -> None:
     brokers = compose.admin().list_topics(timeout=30).brokers.values()
     assert {f"{broker.host}:{broker.port}" for broker in brokers} == set(compose.bootstrap.split(","))
-    rows = json.loads(compose.execute("controller", "barnabas", "doctor", "--json", "--bootstrap", "broker-1:19092"))
+    rows = json.loads(compose.execute(CONTROLLERS[0], "barnabas", "doctor", "--json", "--bootstrap", "broker-1:19092"))
     assert [(row["advertised"], row["problem"]) for row in rows] == [(f"{name}:19092", None) for name in BROKERS]
 
 
@@ -82,7 +86,7 @@ def test_records_go_both_ways(compose: ComposeCluster) -> None:
     )
     with load_goes_on_beside(compose, topic) as numbers:
         read = compose.execute(
-            "controller",
+            CONTROLLERS[0],
             "barnabas",
             "consume",
             topic,
@@ -109,7 +113,7 @@ def load_goes_on_beside(compose: ComposeCluster, topic: str) -> Iterator[set[str
 def test_processes(compose: ComposeCluster, node: str) -> None:
     assert compose.execute(node, "id", "--user").strip() != "0"
     first = compose.execute(node, "cat", "/proc/1/cmdline").split("\0")
-    assert "barnabas.controller.main" in first if node == "controller" else "barnabas.broker.main" in first
+    assert "barnabas.controller.main" in first if node in CONTROLLERS else "barnabas.broker.main" in first
 
 
 @pytest.mark.parametrize("node", NODES)
@@ -152,15 +156,31 @@ def test_a_broker_without_network(compose: ComposeCluster) -> None:
     compose.wait_healthy("broker-2")
 
 
-def test_a_killed_controller(compose: ComposeCluster) -> None:
+@pytest.mark.parametrize("node", CONTROLLERS)
+def test_a_killed_controller(compose: ComposeCluster, node: str) -> None:
+    """Each in turn, so the active one is among them: the others go on deciding."""
+    topic = create_topic(compose, f"without-{node}")
+    with load_goes_on(compose, topic) as load:
+        compose.kill(node)
+        create_topic(compose, f"while-{node}-is-dead")
+        progress(load)
+        compose.start(node)
+        await_isr(compose, topic, {0, 1, 2})
+    compose.wait_healthy(node)
+
+
+def test_all_controllers_are_killed(compose: ComposeCluster) -> None:
     topic = create_topic(compose, "headless")
     with load_goes_on(compose, topic) as load:
-        compose.kill("controller")
+        for node in CONTROLLERS:
+            compose.kill(node)
         progress(load)
-        compose.start("controller")
-        create_topic(compose, "after-the-controller")
+        for node in CONTROLLERS:
+            compose.start(node)
+        create_topic(compose, "after-the-controllers")
         await_isr(compose, topic, {0, 1, 2})
-    compose.wait_healthy("controller")
+    for node in CONTROLLERS:
+        compose.wait_healthy(node)
 
 
 def test_a_stopped_broker_hands_over_first(compose: ComposeCluster) -> None:

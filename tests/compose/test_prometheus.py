@@ -1,4 +1,4 @@
-"""Prometheus of the compose cluster: it scrapes all four processes, and no panel of our dashboards is empty."""
+"""Prometheus of the compose cluster: it scrapes all processes, and no panel of our dashboards is empty."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.compose.test_cluster import PARTITIONS, create_topic, load_goes_on
-from tests.support.docker.compose_cluster import NODES, ComposeCluster, dashboards
+from tests.support.docker.compose_cluster import CONTROLLERS, NODES, ComposeCluster, dashboards
 from tests.support.waiting import eventually
 
 VARIABLES = {"$cluster": ".*", "$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "1m"}
@@ -42,9 +42,9 @@ def test_every_process_is_scraped(compose: ComposeCluster) -> None:
     def up() -> set[str]:
         return {series["metric"]["instance"] for series in query(compose, "up == 1")}
 
-    eventually("all four are up", lambda: up() == set(NODES), TIMEOUT_MS)
+    eventually("all are up", lambda: up() == set(NODES), TIMEOUT_MS)
     jobs = {series["metric"]["instance"]: series["metric"]["job"] for series in query(compose, "up")}
-    assert jobs == {node: "kafka-controller" if node == "controller" else "kafka-broker" for node in NODES}
+    assert jobs == {node: "kafka-controller" if node in CONTROLLERS else "kafka-broker" for node in NODES}
 
 
 def test_no_panel_is_empty(compose: ComposeCluster) -> None:

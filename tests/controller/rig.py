@@ -16,8 +16,10 @@ from barnabas.controller.controller_metrics import ControllerMetrics
 from barnabas.controller.decision import Decision, View
 from barnabas.controller.decisions.topics import create_topics
 from barnabas.controller.image import Endpoint, Partition
+from barnabas.controller.metadata.bootstrap import bootstrap_records
+from barnabas.controller.metadata.local_client import LocalClient
 from barnabas.controller.metadata.metadata_log import MetadataLog
-from barnabas.controller.quorum_controller import QuorumController
+from barnabas.controller.quorum_controller import QuorumController, ReplicatedLog
 from barnabas.metrics.registry import Registry
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages import k19_create_topics as create_wire
@@ -91,24 +93,34 @@ class Rig:
         clock: FakeClock | None = None,
         seed: int = 1,
         directory: str = DIRECTORY,
+        raft: ReplicatedLog | None = None,
         **overrides: str,
     ) -> None:
+        """With `raft` it is one controller of several (tests/controller/fake_quorum.py), which may be standby."""
         self.clock = clock or FakeClock()
         self.fs = fs or MemoryFileSystem()
         self.config = make_config(**overrides)
         self._overrides = overrides
         self.brokers: dict[int, FakeBroker] = {}
         self.registry = Registry(self.clock)
+        flush: Callable[[], object] = int
+        if raft is None:
+            self.log = MetadataLog(directory, self.config, self.clock, self.fs)
+            raft = local = LocalClient(100, self.log)
+            flush = local.flush
         self.controller = QuorumController(
             config=self.config,
             cluster_id=CLUSTER_ID,
-            metadata_log=MetadataLog(directory, self.config, self.clock, self.fs),
+            raft=raft,
+            flush=flush,
+            bootstrap=lambda: bootstrap_records(self.fs, directory, self.config),
             clock=self.clock,
             connect=self._connect,
             metrics=ControllerMetrics(self.registry, self.clock),
             rng=random.Random(seed),
             start_threads=False,
             checks_invariants=True,
+            max_idle_ms=0 if flush is not int else int(self.config.metadata_max_idle_interval_ms),
         )
         self.controller.start()
 

@@ -19,7 +19,6 @@ from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.config.checks import STANDARD_AUTHORIZER
-from barnabas.controller.apis.k58_envelope import FORWARDABLE
 from barnabas.controller.apis.services import ControllerServices
 from barnabas.controller.apis.table import TABLE
 from barnabas.controller.image import Image
@@ -73,7 +72,7 @@ class Asker:
             clock=self.rig.clock,
             registry=self.rig.registry,
             controller=self.rig.controller,
-            endpoints=((100, "localhost", 9093),),
+            endpoint=(100, "localhost", 9093),
             table=TABLE,
             mutations=MutationQuotas.of(self.rig.config, self.rig.clock),
         )
@@ -183,7 +182,7 @@ def test_any_request_leaves_the_loop_alive_and_the_log_replayable(seed: int) -> 
     for round_number in range(300):
         asker.mend()
         header, message = asker.request(keys[round_number % len(keys)])
-        if header.api_key in FORWARDABLE and asker.random.random() < 0.5:
+        if TABLE[header.api_key].is_forwarded and asker.random.random() < 0.5:
             asker.forward(header, message)
         else:
             asker.ask(header, message)

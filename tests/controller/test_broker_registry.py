@@ -134,7 +134,8 @@ def test_a_silent_broker_is_fenced_and_loses_its_leaderships() -> None:
     assert rig.image.brokers[0].is_fenced
     assert not rig.image.brokers[1].is_fenced
     assert [(p.leader, p.isr) for p in (rig.partition("t", 0), rig.partition("t", 1))] == [(1, (1,))] * 2
-    assert (rig.partition("u").leader, rig.partition("u").isr) == (NO_LEADER, (0,))
+    u = rig.partition("u")
+    assert (u.leader, u.isr, u.elr, u.last_known_elr) == (NO_LEADER, (), (0,), (0,))
 
 
 def test_a_broker_that_comes_back_leads_what_only_it_has() -> None:
@@ -154,7 +155,10 @@ def test_several_silent_brokers_are_fenced_one_by_one() -> None:
     rig.create("t", [[0, 1, 2]])
     rig.tick(SESSION_MS + 1)
     assert [broker.is_fenced for broker in rig.image.brokers.values()] == [True] * 3
-    assert len(rig.partition("t").isr) == 1
+    t = rig.partition("t")
+    assert (t.leader, t.isr) == (NO_LEADER, ())
+    assert len(t.elr) == 1
+    assert t.elr == t.last_known_elr
 
 
 def test_a_controller_that_slept_fences_no_broker() -> None:
@@ -186,8 +190,8 @@ def test_the_last_replica_cannot_be_moved_away() -> None:
     rig.join(0)
     rig.create("t", [[0]])
     assert rig.heartbeat(0, want_shut_down=True).state is BrokerState.CONTROLLED_SHUTDOWN
-    assert rig.partition("t").leader == NO_LEADER
-    assert rig.partition("t").isr == (0,)
+    t = rig.partition("t")
+    assert (t.leader, t.isr, t.elr, t.last_known_elr) == (NO_LEADER, (), (0,), (0,))
     assert rig.heartbeat(0, want_shut_down=True).state is BrokerState.SHUTDOWN_NOW
 
 
@@ -261,4 +265,4 @@ def test_a_heartbeat_that_unfences_and_reports_a_failed_directory_elects_no_repl
     assert rig.image.brokers[0].log_dirs == (dirs[0],)
     assert rig.partition("here").leader == 0
     assert rig.partition("there").leader == NO_LEADER
-    assert rig.partition("there").isr == (0,), "only it has every record"
+    assert (rig.partition("there").isr, rig.partition("there").elr) == ((), (0,)), "only it has every record"

@@ -8,7 +8,8 @@ Also covers `controller/apis/k18_api_versions.py`, `controller/apis/k58_envelope
 `controller/apis/k44_incremental_alter_configs.py`, `controller/apis/k45_alter_partition_reassignments.py`,
 `controller/apis/k46_list_partition_reassignments.py`, `controller/apis/k56_alter_partition.py`,
 `controller/apis/k57_update_features.py`, `controller/apis/k64_unregister_broker.py`,
-`controller/apis/k73_assign_replicas_to_dirs.py`, `controller/apis/services.py` and `controller/apis/table.py`.
+`controller/apis/k70_controller_registration.py`, `controller/apis/k73_assign_replicas_to_dirs.py`,
+`controller/apis/services.py` and `controller/apis/table.py`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.common.clock import SystemClock
 from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.controller import main
-from barnabas.controller.apis.table import TABLE
+from barnabas.controller.apis.table import LOCAL_TABLE
 from barnabas.controller.main import ControllerServer
+from barnabas.controller.raft.client.interface import LeaderAndEpoch
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
@@ -52,6 +54,8 @@ from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterReque
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from tests.controller.decisions.test_registration import controller_request
 from tests.controller.rig import CLUSTER_ID, make_config, manual_topic, registration, topic
 
 
@@ -66,7 +70,7 @@ def server() -> Iterator[ControllerServer]:
 
 @pytest.fixture
 def connection(server: ControllerServer) -> Iterator[NodeConnection]:
-    with NodeConnection("127.0.0.1", server.port, timeout_ms=10_000) as connection:
+    with NodeConnection("127.0.0.1", server.port, timeout_ms=60_000) as connection:
         yield connection
 
 
@@ -84,9 +88,16 @@ def join(connection: NodeConnection, broker_id: int = 0) -> int:
 def test_api_versions_lists_the_table(connection: NodeConnection) -> None:
     response = connection.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
     assert {k.api_key: (k.min_version, k.max_version) for k in response.api_keys} == {
-        key: api.versions for key, api in TABLE.items()
+        key: api.versions for key, api in LOCAL_TABLE.items()
     }
-    assert [f.name for f in response.finalized_features] == ["group.version", "metadata.version", "transaction.version"]
+    assert [f.name for f in response.finalized_features] == [
+        "eligible.leader.replicas.version",
+        "group.version",
+        "metadata.version",
+        "share.version",
+        "streams.version",
+        "transaction.version",
+    ]
 
 
 def test_describe_cluster_names_the_cluster(connection: NodeConnection, server: ControllerServer) -> None:
@@ -95,6 +106,13 @@ def test_describe_cluster_names_the_cluster(connection: NodeConnection, server: 
     assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(100, "127.0.0.1", server.port)]
     response = connection.send(DescribeClusterRequest(endpoint_type=1), 2)
     assert ErrorCode(response.error_code) is ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+def test_controllers_register(connection: NodeConnection) -> None:
+    own = connection.send(DescribeClusterRequest(endpoint_type=2), 2).brokers[0]
+    assert connection.send(controller_request(101), 0).error_code == 0
+    brokers = connection.send(DescribeClusterRequest(endpoint_type=2), 2).brokers
+    assert [(b.broker_id, b.host, b.port) for b in brokers] == [(100, own.host, own.port), (101, "h", 9)]
 
 
 def test_brokers_register_and_topics_are_created(connection: NodeConnection) -> None:
@@ -128,7 +146,7 @@ def test_every_version_is_answered(connection: NodeConnection) -> None:
         AlterConfigsRequest(),
         ListPartitionReassignmentsRequest(topics=None),
     ):
-        low, high = TABLE[message.API_KEY].versions
+        low, high = LOCAL_TABLE[message.API_KEY].versions
         for version in range(low, high + 1):
             assert connection.send(message, version) is not None
 
@@ -152,7 +170,7 @@ def test_a_request_too_large_for_its_kind_closes_its_connection_and_no_other(
     server: ControllerServer, connection: NodeConnection
 ) -> None:
     resources = [AlterConfigsResource(resource_type=2, resource_name="x" * 30_000, configs=[]) for _ in range(600)]
-    with NodeConnection("127.0.0.1", server.port, timeout_ms=10_000) as other, pytest.raises(NodeConnectionError):
+    with NodeConnection("127.0.0.1", server.port, timeout_ms=60_000) as other, pytest.raises(NodeConnectionError):
         other.send(IncrementalAlterConfigsRequest(resources=resources), 1)
     join(connection)
 
@@ -191,6 +209,20 @@ def test_a_forwarded_request_is_answered_inside(connection: NodeConnection, vers
 def test_errors_of_a_forwarded_request_are_inside(connection: NodeConnection) -> None:
     response = opened(forward(connection, UnregisterBrokerRequest(broker_id=4), 0), 64, 0)
     assert ErrorCode(response.error_code) is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_broker_hears_outside_that_another_controller_is_active(
+    server: ControllerServer, connection: NodeConnection
+) -> None:
+    server.controller.loop.call(lambda: server.controller.take_leader(LeaderAndEpoch(101, 9)))
+    envelope = forward(connection, CreateTopicsRequest(topics=[topic("t")]), 7)
+    assert ErrorCode(envelope.error_code) is ErrorCode.NOT_CONTROLLER
+    assert ErrorCode(connection.send(registration(0), 4).error_code) is ErrorCode.NOT_CONTROLLER
+    assert ErrorCode(connection.send(BrokerHeartbeatRequest(), 2).error_code) is ErrorCode.NOT_CONTROLLER
+    assert ErrorCode(connection.send(AlterPartitionRequest(), 3).error_code) is ErrorCode.NOT_CONTROLLER
+    assert ErrorCode(connection.send(AllocateProducerIdsRequest(), 0).error_code) is ErrorCode.NOT_CONTROLLER
+    assert ErrorCode(connection.send(AssignReplicasToDirsRequest(), 0).error_code) is ErrorCode.NOT_CONTROLLER
+    assert connection.send(DescribeClusterRequest(endpoint_type=2), 2).controller_id == 101
 
 
 @pytest.mark.parametrize(
@@ -254,7 +286,7 @@ def test_the_process_starts_logs_that_it_is_ready_and_stops(tmp_path: Path) -> N
                 break
         child.send_signal(signal.SIGTERM)
         rest = child.stderr.read()
-        assert child.wait(10) == 0, "".join(lines) + rest
+        assert child.wait(60) == 0, "".join(lines) + rest
     assert (tmp_path / "data" / "meta.properties").exists()
     assert "Traceback" not in rest
 
@@ -263,7 +295,8 @@ def test_the_process_starts_logs_that_it_is_ready_and_stops(tmp_path: Path) -> N
     ("more", "override", "message"),
     [
         ({"node_id": "x"}, [], "node.id"),
-        ({"controller_quorum_voters": "100@a:1,101@b:1,102@c:1"}, [], "there is no quorum of controllers yet"),
+        ({"controller_quorum_voters": "100@a:1,101@b:1,102@c:1"}, [], "is new and does not say which cluster it"),
+        ({"controller_quorum_voters": "7@a:1,101@b:1"}, [], "the node id 100 must be included in the set of voters"),
         ({"listeners": "CONTROLLER://256.0.0.1:0"}, [], "cannot listen on 256.0.0.1:0"),
         ({}, ["--override", "nonsense"], "--override wants KEY=VALUE, not 'nonsense'"),
         ({"log_dirs": "/proc/nowhere"}, [], "cannot use /proc/nowhere"),
@@ -309,7 +342,7 @@ def test_connections_end_with_the_server() -> None:
     config = make_config(barnabas_metrics_port="0")
     server = ControllerServer(config, SystemClock(), MemoryFileSystem(), CLUSTER_ID)
     server.start()
-    connection = NodeConnection("127.0.0.1", server.port, timeout_ms=5_000)
+    connection = NodeConnection("127.0.0.1", server.port, timeout_ms=60_000)
     join(connection)
     server.stop()
     with pytest.raises(NodeConnectionError):

@@ -19,7 +19,7 @@ from barnabas.controller.image import NO_LEADER, Image
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
-from barnabas.protocol.metadata_records import ConfigRecord, RemoveTopicRecord
+from barnabas.protocol.metadata_records import ConfigRecord, DelegationTokenRecord, RemoveTopicRecord
 from tests.controller.push.test_push import set_config
 from tests.controller.rig import Rig, manual_topic
 
@@ -197,6 +197,15 @@ def test_any_failed_write_loses_nothing_acknowledged(power_cut: bool) -> None:
         assert "more" in again.restart().image.topic_ids
 
 
+def test_a_controller_stops_in_order_though_its_disk_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    disk = FaultyFileSystem(MemoryFileSystem())
+    rig = Rig(disk)
+    rig.join(0)
+    disk.fail_at = disk.operations + 1
+    rig.controller.stop()
+    assert [record.getMessage() for record in caplog.records if "could not be closed" in record.getMessage()]
+
+
 def test_a_torn_tail_is_truncated() -> None:
     rig = Rig()
     rig.join(0)
@@ -273,3 +282,23 @@ def test_a_callback_that_raises_does_not_end_the_loop() -> None:
     rig.controller.submit("test", lambda view: Decision([], None), fail, fail)
     assert rig.controller.loop.step()
     rig.join(0)
+
+
+def test_all_tokens_that_a_moved_clock_has_let_expire_are_removed() -> None:
+    """However many they are; those that live on, and a controller without tokens, end it too."""
+    rig, done = Rig(delegation_token_secret_key="s3cret"), []
+    rig.controller.expire_tokens(done.append)
+    assert done == [None]
+    tokens = [
+        DelegationTokenRecord(
+            owner="User:a", requester="User:a", issue_timestamp=0, max_timestamp=1 << 50,
+            expiration_timestamp=expires_ms, token_id=str(number),
+        )
+        for number, expires_ms in enumerate([1] * 2500 + [1 << 50])
+    ]  # fmt: skip
+    rig.decide(lambda _: Decision(tokens, None))
+    rig.controller.expire_tokens(done.append)
+    for _ in range(4):
+        rig.controller.loop.step()
+    assert list(rig.image.security.tokens) == ["2500"]
+    assert done == [None, None]

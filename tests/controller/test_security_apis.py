@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.channels.forwarding import encode_principal
+from barnabas.controller.decision import Decision
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import k30_create_acls as create_wire
@@ -26,8 +27,13 @@ from barnabas.protocol.messages import k51_alter_user_scram_credentials as scram
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
-from barnabas.protocol.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from barnabas.protocol.push_tags import FULL, offset_of, records_of
+from barnabas.protocol.metadata_records import (
+    AccessControlEntryRecord,
+    ConfigRecord,
+    NoOpRecord,
+    RemoveAccessControlEntryRecord,
+)
+from barnabas.protocol.push_tags import FULL, controller_epoch_of, offset_of, records_of, set_token_id
 from barnabas.security.image import security_records
 from tests.controller.rig import registration
 from tests.controller.test_any_request import SIZE_PREFIX, Asker
@@ -45,10 +51,12 @@ def ask(asker: Asker, message: Any) -> Any:
     return asker.ask(RequestHeader(message.API_KEY, NEWEST[message.API_KEY], 7, "c"), message)
 
 
-def envelope(asker: Asker, message: Any, principal: bytes) -> Any:
+def envelope(asker: Asker, message: Any, principal: bytes, token_id: bytes | None = None) -> Any:
     header = RequestHeader(message.API_KEY, NEWEST[message.API_KEY], 7, "c")
     frame = encode_request(header, message)[SIZE_PREFIX:]
     request = EnvelopeRequest(request_data=frame, request_principal=principal, client_host_address=bytes(4))
+    if token_id is not None:
+        set_token_id(request, token_id)
     return asker.ask(RequestHeader(58, 0, 1, "0"), request)
 
 
@@ -110,7 +118,7 @@ def test_everything_can_be_changed_and_survives_a_restart(asker: Asker, send: An
     assert counts == [1, 1, 2, 1]
     rig = asker.rig.restart()
     assert rig.image.security == security
-    rig.controller._log._max_bytes = 1
+    rig.controller._snapshot_bytes = 1
     rig.controller.loop.step()  # writes a snapshot
     assert rig.restart().image.security == security
 
@@ -123,6 +131,14 @@ def test_an_address_that_is_none_is_refused(asker: Asker) -> None:
 def test_the_envelope_tells_where_the_effect_is(asker: Asker) -> None:
     response = envelope(asker, user("alice"), encode_principal("User:admin"))
     assert offset_of(response) == asker.rig.image.offset
+
+
+def test_no_broker_waits_for_a_record_that_is_not_pushed(asker: Asker) -> None:
+    """Otherwise a request that changes nothing is answered when its time is up, after 30 s."""
+    pushed = offset_of(envelope(asker, acl(), encode_principal("User:admin")))
+    asker.rig.decide(lambda _: Decision([NoOpRecord()], None))
+    assert asker.rig.image.offset == asker.rig.controller.committed_image.offset == pushed + 1
+    assert offset_of(envelope(asker, acl(), encode_principal("User:admin"))) == pushed
 
 
 TOKEN_REQUESTS = [
@@ -189,5 +205,18 @@ def test_a_later_push_carries_what_changed_and_what_is_gone(asker: Asker) -> Non
 def test_a_registration_brings_everything(asker: Asker) -> None:
     ask(asker, user("alice"))
     response = asker.ask(RequestHeader(62, 4, 7, "9"), registration(9))
-    assert records_of(response) == list(asker.rig.image.security.records())
+    of_all, *security = records_of(response)
+    assert isinstance(of_all, ConfigRecord)
+    assert (of_all.resource_name, of_all.name, of_all.value) == ("", "min.insync.replicas", "1")
+    assert security == list(asker.rig.image.security.records())
     assert offset_of(response) == asker.rig.image.offset
+    assert controller_epoch_of(response) == asker.rig.controller.epoch
+
+
+def test_an_envelope_that_arrives_twice_makes_one_token(asker: Asker) -> None:
+    message = token_wire.CreateDelegationTokenRequest(max_lifetime_ms=-1)
+    for _ in range(2):
+        envelope(asker, message, encode_principal("User:alice"), b"t" * 16)
+    assert [token.owner for token in asker.rig.image.security.tokens.values()] == ["User:alice"]
+    envelope(asker, message, encode_principal("User:alice"), b"no uuid")
+    assert len(asker.rig.image.security.tokens) == 2

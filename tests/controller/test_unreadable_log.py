@@ -29,10 +29,8 @@ def log_with(frame: bytes | None) -> tuple[MemoryFileSystem, int]:
     rig.create("t", [[0]])
     offset = rig.image.offset + 1
     batch = build_batch([SimpleRecord(0, None, frame)], base_offset=offset, leader_epoch=1)
-    rig.controller._log._log.append_as_leader(
-        memoryview(bytearray(batch)), leader_epoch=1, origin=AppendOrigin.RAFT_LEADER
-    )
-    rig.controller._log.flush()
+    rig.log._log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=1, origin=AppendOrigin.RAFT_LEADER)
+    rig.log.flush()
     rig.controller.stop()
     assert isinstance(rig.fs, MemoryFileSystem)
     return rig.fs, offset
@@ -70,7 +68,7 @@ def test_the_error_for_an_unknown_version_names_file_and_offset(frame: bytes | N
 def test_a_snapshot_of_an_unknown_version_is_an_error_and_not_skipped() -> None:
     rig = Rig()
     rig.join(0)
-    rig.controller._log._max_bytes = 1
+    rig.controller._snapshot_bytes = 1
     rig.controller.loop.step()
     rig.controller.stop()
     (name,) = (e.name for e in rig.fs.listdir("/meta/__cluster_metadata-0") if e.name.endswith(".checkpoint"))

@@ -93,13 +93,15 @@ def _await_progress(load: ProduceLoad, count: int) -> None:
 
 
 def _await_readers(reader: Reader, member: GroupMember, counts: list[int]) -> None:
-    eventually("the reader has read all", lambda: [len(numbers) for numbers in reader.numbers] == counts)
-    eventually("the group has read all", lambda: [len(numbers) for numbers in member.seen] == counts)
+    for what, lists in (("the reader has read all", reader.numbers), ("the group has read all", member.seen)):
+        eventually(what, lambda lists=lists: [len(numbers) for numbers in lists] == counts, PROGRESS_TIMEOUT_MS)
 
 
 def _read_afresh(cluster: BarnabasCluster, counts: list[int]) -> list[list[int]]:
     with Reader(cluster.bootstrap, TOPIC, PARTITIONS) as reader:
-        eventually("all is read again", lambda: [len(numbers) for numbers in reader.numbers] >= counts)
+        eventually(
+            "all is read again", lambda: [len(numbers) for numbers in reader.numbers] >= counts, PROGRESS_TIMEOUT_MS
+        )
     return reader.numbers
 
 

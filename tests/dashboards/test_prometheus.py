@@ -24,13 +24,17 @@ pytestmark = pytest.mark.needs("prometheus", "promtool")
 
 VARIABLES = {"$cluster": ".*", "$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "20s"}
 _LIMITED = "a client of the controller that has controller_mutation_rate"
+_PUSHED = "a client that pushes its metrics (tests/clients/test_telemetry.py)"
+_SHARED = "a share group that reads"
 #: Rows without series in a healthy cluster under this load, and what they need.
 SELDOM = {
     "slow": "a request that takes longer than barnabas.slow.request.ms",
     **dict.fromkeys(("tokens", "mutation-rate", "throttle-time"), _LIMITED),
+    **dict.fromkeys(("throttle", "plugin-export", "plugin-export-time", "plugin-error"), _PUSHED),
+    **dict.fromkeys(("TopicPartitionsAcquireTimeMs", "TopicPartitionsFetchRatio", "last-pruned-offset"), _SHARED),
 }
 #: The same of whole types of rows.
-SELDOM_TYPES = {"plugins": "an authorizer", "tls": "a listener with TLS"}
+SELDOM_TYPES = {"plugins": "an authorizer", "tls": "a listener with TLS", "SharePartitionMetrics": _SHARED}
 
 
 def panels() -> Iterator[tuple[str, str]]:

@@ -29,12 +29,17 @@ class Insertion(NamedTuple):
 
 #: What the examples add to files that exist; the text says where in words.
 INSERTIONS = (
-    Insertion("broker/apis/table.py", "    k71_get_telemetry_subscriptions,", "    k69_consumer_group_describe,"),
+    Insertion("broker/apis/table.py", "    k07_controlled_shutdown,", "    k06_update_metadata,"),
+    Insertion("broker/apis/table.py", "    k07_controlled_shutdown.API,", "    k06_update_metadata.API,"),
     Insertion(
-        "broker/apis/table.py", "    k71_get_telemetry_subscriptions.API,", "    k69_consumer_group_describe.API,"
+        "broker/authorization/table.py",
+        '    ApiKey.CONTROLLED_SHUTDOWN: "it',
+        "    ApiKey.EXPIRE_DELEGATION_TOKEN:",
     ),
     Insertion(
-        "barnabas/faults/versions.py", "    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS", "    ApiKey.CONSUMER_GROUP_DESCRIBE"
+        "barnabas/protocol/data/releases.py",
+        '    ApiKey.CONTROLLED_SHUTDOWN: "2.0',
+        "    ApiKey.METADATA",
     ),
     Insertion("barnabas/config/table/keys_own.py", '    Key("barnabas.auto.create', "OWN_ROWS: "),
     Insertion(
@@ -86,9 +91,10 @@ INSERTIONS = (
 )
 #: What shows that the examples work, the tests that they bring with them among it.
 PROOF = (
-    "tests/broker/apis/test_k71_get_telemetry_subscriptions.py",
+    "tests/broker/apis/test_k07_controlled_shutdown.py",
     "tests/broker/apis/test_table.py",
-    "tests/barnabas/faults/test_versions.py",
+    "tests/barnabas/protocol/data/test_releases.py",
+    "tests/broker/authorization/test_table.py",
     "tests/broker/apis/test_metadata_apis.py",
     "tests/broker/metadata/test_auto_topic_creation.py",
     "tests/barnabas/config/test_honoured.py",
@@ -156,8 +162,8 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_examples_are_found() -> None:
     assert list(new_files()) == [
-        "broker/apis/k71_get_telemetry_subscriptions.py",
-        "tests/broker/apis/test_k71_get_telemetry_subscriptions.py",
+        "broker/apis/k07_controlled_shutdown.py",
+        "tests/broker/apis/test_k07_controlled_shutdown.py",
         "barnabas/cli/admin/ping.py",
         "tests/barnabas/cli/admin/test_ping.py",
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.eos.applications import KINDS
 from tests.eos.run import run
+from tests.support.access import add_security_option
 from tests.support.kafka.kafka_jars import KafkaRuntimeError
 from tests.support.seeded_run import parse_seeded, run_seeded, say, seeded_parser
 
@@ -17,10 +18,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=60, help="number of killed processes")
     parser.add_argument("--slots", type=int, default=2, help="number of processes for each application")
     parser.add_argument("--applications", nargs="+", choices=list(KINDS), default=list(KINDS), help="default: all")
+    add_security_option(parser)
     arguments = parse_seeded(parser)
 
     def work(directory: Path) -> None:
-        run(directory, arguments.kills, arguments.seed, say, arguments.applications, arguments.slots)
+        names, slots = arguments.applications, arguments.slots
+        run(directory, arguments.kills, arguments.seed, say, names, slots, arguments.security)
 
     try:
         return run_seeded(

@@ -13,13 +13,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
+from tests.support.access import Access
 from tests.support.kafka.kafka_jars import KafkaRuntime, kafka_runtime, streams_runtime
 from tests.support.kafka.kafka_tools import SMALL_JVM
 from tests.support.processes import end_process, tied_to_parent
 
 INPUT = "input"
 COPIER = Path(__file__).with_name("copier.py")
+OWN_COPIER = Path(__file__).with_name("SecuredCopier.java")
 COUNTER = Path(__file__).with_name("StreamsCounter.java")
 STOP_TIMEOUT_S = 30
 JAVA_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
@@ -33,10 +36,25 @@ class Application:
 
     name: str
     directory: Path
-    bootstrap: str
+    access: Access
     slots: int
+    counts: ClassVar[bool] = False  # it numbers the records of each key; others copy them
     children: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     starts: int = 0
+
+    @property
+    def user(self) -> str:
+        """The user as which it connects to a secured cluster."""
+        return self.name
+
+    def rights(self) -> list[str]:
+        """The ACLs that it needs (arguments of `barnabas acl add`)."""
+        return [
+            f"{self.user} read topic:{INPUT}",
+            f"{self.user} write topic:{self.output}",
+            f"{self.user} read group:{self.group}",
+            f"{self.user} write transactional-id:{self.name}- --prefixed",
+        ]
 
     @property
     def output(self) -> str:
@@ -94,21 +112,28 @@ class LibrdkafkaCopier(Application):
     def command(self, slot: int) -> list[str]:
         """The command line of a process."""
         given = {
-            "bootstrap": self.bootstrap, "group": self.group, "id": self.transactional_ids[slot], "input": INPUT,
-            "output": self.output,
+            "client": self.access.librdkafka(self.user), "group": self.group, "id": self.transactional_ids[slot],
+            "input": INPUT, "output": self.output,
         }  # fmt: skip
         return [sys.executable, str(COPIER), json.dumps(given)]
 
 
 class JavaCopier(Application):
-    """TransactionalMessageCopier of Apache's system tests; it ends after the records that were present at its start."""
+    """TransactionalMessageCopier of Apache's system tests; it ends after the records that were present at its start.
+
+    It takes no settings of security. With security it is our own program (`SecuredCopier.java`).
+    """
 
     def command(self, slot: int) -> list[str]:
         """The command line of a process."""
         runtime: KafkaRuntime = kafka_runtime()
+        if self.access.security is not None:
+            program = runtime.command(OWN_COPIER.stem, *SMALL_JVM, classes=runtime.compiled(OWN_COPIER))
+            settings = str(self.access.java_file(self.user))
+            return [*program, settings, self.group, self.transactional_ids[slot], INPUT, self.output]
         return [
             *runtime.command(JAVA_COPIER, *SMALL_JVM),
-            "--broker-list", self.bootstrap, "--input-topic", INPUT, "--input-partition", "-1",
+            "--broker-list", self.access.bootstrap, "--input-topic", INPUT, "--input-partition", "-1",
             "--output-topic", self.output, "--consumer-group", self.group, "--group-mode", "--use-group-metadata",
             "--transactional-id", self.transactional_ids[slot], "--enable-random-aborts",
             "--transaction-size", str(JAVA_TRANSACTION_SIZE),
@@ -117,22 +142,48 @@ class JavaCopier(Application):
 
 
 class StreamsApplication(Application):
-    """Kafka Streams with exactly_once_v2 and a state store (`StreamsCounter.java`)."""
+    """Kafka Streams with exactly_once_v2 and a state store (`StreamsCounter.java`), in a classic group."""
+
+    counts = True
+    protocol = "classic"
+    topology: tuple[str, ...] = ()
 
     def command(self, slot: int) -> list[str]:
         """The command line of a process."""
         runtime = streams_runtime()
         program = runtime.command(COUNTER.stem, *SMALL_JVM, classes=runtime.compiled(COUNTER))
         state = self.directory / f"state-{slot}"
-        return [*program, self.bootstrap, self.group, INPUT, self.output, str(state)]
+        settings = str(self.access.java_file(self.user))
+        return [*program, settings, self.group, INPUT, self.output, str(state), self.protocol, *self.topology]
+
+    def rights(self) -> list[str]:
+        """The ACLs that it needs: it creates topics, and its transactional ids begin with the group's name."""
+        return [
+            f"{self.user} read topic:{INPUT}",
+            f"{self.user} write topic:{self.output}",
+            f"{self.user} all topic:{self.group}- --prefixed",
+            f"{self.user} read,describe group:{self.group}",
+            f"{self.user} write transactional-id:{self.group}- --prefixed",
+        ]
+
+
+class StreamsGroupApplication(StreamsApplication):
+    """The same in a streams group (KIP-1071): the coordinator assigns its tasks and makes its internal topics.
+
+    It has a repartition topic, and standby tasks if there is more than one process.
+    """
+
+    protocol = "streams"
+    topology = ("repartition",)
 
 
 KINDS: dict[str, type[Application]] = {
     "librdkafka": LibrdkafkaCopier, "java": JavaCopier, "streams": StreamsApplication,
+    "streams-group": StreamsGroupApplication,
 }  # fmt: skip
 
 
-def applications(names: Sequence[str], directory: Path, bootstrap: str, slots: int) -> list[Application]:
+def applications(names: Sequence[str], directory: Path, access: Access, slots: int) -> list[Application]:
     """The applications of these names, not started."""
     directory.mkdir(parents=True, exist_ok=True)
-    return [KINDS[name](name, directory, bootstrap, slots) for name in names]
+    return [KINDS[name](name, directory, access, slots) for name in names]

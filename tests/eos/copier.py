@@ -1,9 +1,9 @@
 """Consume, transform, produce with confluent-kafka, as a process that can be killed: `python copier.py '{...}'`.
 
-Arguments: bootstrap, group, id (the transactional id), input, output. Each record goes to the same partition of the
-output, and the offsets go into the transaction with the generation of the group (KIP-447). Some transactions are
-aborted on purpose, after all their records were sent. The process ends on SIGTERM, or with 1 after a fatal error of its
-producer; it must then be started again.
+Arguments: client (the settings with which it connects), group, id (the transactional id), input, output. Each record
+goes to the same partition of the output, and the offsets go into the transaction with the generation of the group
+(KIP-447). Some transactions are aborted on purpose, after all their records were sent. The process ends on SIGTERM, or
+with 1 after a fatal error of its producer; it must then be started again.
 
 A watchdog also ends it when it has copied nothing for STUCK_S, or for INIT_STUCK_S after its start. Why: librdkafka
 2.16 caches a coordinator for minutes. When that broker has restarted, a call may wait for the old connection, beyond
@@ -36,11 +36,11 @@ RECONNECT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry
 class Copier:
     """One consumer and one producer."""
 
-    def __init__(self, given: dict[str, str]) -> None:
+    def __init__(self, given: dict[str, Any]) -> None:
         self._output = given["output"]
         self._random = random.Random(given["id"])
         self._is_ending = False
-        common: dict[str, Any] = {"bootstrap.servers": given["bootstrap"], **RECONNECT}
+        common: dict[str, Any] = {**given["client"], **RECONNECT}
         self._producer = Producer(
             {**common, "transactional.id": given["id"], "transaction.timeout.ms": 10_000, "linger.ms": 2}
         )

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.eos.proof import Record, Topic
 from tests.support.history import RECONNECT, Worker
+from tests.support.kafka.clients import LEADER_IS_CHANGING
 from tests.support.waiting import eventually
 
+READERS_GROUP = "no-group"
 AT_ONCE = 1000
 POLL_S = 0.1
 READ_TIMEOUT_MS = 60_000
 ANSWER_TIMEOUT_S = 20
+_PASSING = LEADER_IS_CHANGING | {
+    KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._UNKNOWN_PARTITION,
+}  # fmt: skip
 
 
 class TopicReader(Worker):
-    """Reads all partitions of a topic from their starts until it is stopped; `isolation` is Kafka's isolation.level."""
+    """Reads all partitions of a topic from their starts until it is stopped; `isolation` is Kafka's isolation.level.
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> None:
+    `client` has the settings with which it connects.
+    """
+
+    def __init__(
+        self, client: Mapping[str, Any], topic: str, partitions: int, isolation: str = "read_committed"
+    ) -> None:
         super().__init__(f"reader-{topic}")
+        self._client = client
         self.records: dict[int, list[Record]] = {number: [] for number in range(partitions)}  # owner: its thread
         self._reached = dict.fromkeys(range(partitions), 0)  # owner: its thread
         self._topic = topic
         config = {
-            "bootstrap.servers": bootstrap, "group.id": "no-group", "enable.auto.commit": False,
+            **client, "group.id": READERS_GROUP, "enable.auto.commit": False,
             "auto.offset.reset": "error", "isolation.level": isolation, "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 20, "enable.partition.eof": True, **RECONNECT,
         }  # fmt: skip
@@ -35,12 +49,12 @@ class TopicReader(Worker):
         """How many records were read."""
         return sum(map(len, self.records.values()))
 
-    def await_end(self, bootstrap: str) -> None:
+    def await_end(self) -> None:
         """Wait until everything is read, to the high watermark.
 
         Raises AssertionError where a transaction is left open: then there is no getting there.
         """
-        ends = end_offsets(bootstrap, self._topic, len(self.records))
+        ends = end_offsets(self._client, self._topic, len(self.records))
 
         def is_there() -> bool:
             return self.has_failed or all(self._reached[number] >= end for number, end in ends.items())
@@ -62,18 +76,17 @@ class TopicReader(Worker):
         self._consumer.close()
 
 
-def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> Topic:
+def read_all(client: Mapping[str, Any], topic: str, partitions: int, isolation: str = "read_committed") -> Topic:
     """Everything that a new reader of this isolation level can read."""
-    with TopicReader(bootstrap, topic, partitions, isolation) as reader:
-        reader.await_end(bootstrap)
+    with TopicReader(client, topic, partitions, isolation) as reader:
+        reader.await_end()
         reader.stop()
     return reader.records
 
 
-def end_offsets(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
+def end_offsets(client: Mapping[str, Any], topic: str, partitions: int) -> dict[int, int]:
     """The high watermarks, regardless of open transactions; retries while leaders are being elected."""
-    config = {"bootstrap.servers": bootstrap, "group.id": "no-group", "isolation.level": "read_uncommitted"}
-    consumer = Consumer(config)
+    consumer = Consumer({**client, "group.id": READERS_GROUP, "isolation.level": "read_uncommitted"})
     ends: dict[int, int] = {}
 
     def ask() -> bool:
@@ -81,7 +94,7 @@ def end_offsets(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
             for number in range(partitions):
                 ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), ANSWER_TIMEOUT_S)[1]
         except KafkaException as error:
-            if not error.args[0].retriable() and error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            if error.args[0].code() not in _PASSING:
                 raise
             return False
         return True

@@ -9,26 +9,21 @@ A program reads commands from stdin and answers each with a line:
 
     ok
     error CODE NAME ...     Kafka's error code as the library gives it, -1 if it has none
-
-They are built once, from the languages' own registries, and kept under the user's cache directory.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.kafka.built_once import built_once, cache_directory
 from tests.support.kafka.kafka_jars import kafka_runtime
-from tests.support.programs import KAFKA, path_of
+from tests.support.language_programs import go_program, node_program
+from tests.support.programs import KAFKA
 
 HERE = Path(__file__).parent
-BUILD_TIMEOUT_S = 600
 
 
 class Answer(NamedTuple):
@@ -82,41 +77,14 @@ def java() -> list[str]:
 
 def go() -> list[str]:
     """franz-go."""
-
-    def build(directory: Path) -> None:
-        _run([_program("go"), "build", "-o", str(directory / "witness"), "."], HERE / "go")
-
-    return [str(_built("go", build) / "witness")]
+    return go_program(HERE / "go", "fault-witness-go")
 
 
 def node() -> list[str]:
     """kafkajs."""
-
-    def build(directory: Path) -> None:
-        shutil.copytree(HERE / "node", directory, dirs_exist_ok=True)
-        _run([_program("npm"), "install", "--no-package-lock", "--no-audit", "--no-fund"], directory)
-
-    return [_program("node"), str(_built("node", build) / "witness.cjs")]
+    return node_program(HERE / "node", "fault-witness-node", "witness.cjs")
 
 
 LANGUAGES: dict[str, Callable[[], list[str]]] = {"python": python, "java": java, "go": go, "node": node}
 #: What each language needs beside Python's packages.
 PROGRAMS: dict[str, tuple[str, ...]] = {"python": (), "java": KAFKA, "go": ("go",), "node": ("node", "npm")}
-
-
-def _built(language: str, build: Callable[[Path], None]) -> Path:
-    """Return the directory with the build of the present sources."""
-    content = b"".join(path.read_bytes() for path in sorted((HERE / language).iterdir()))
-    name = f"fault-witness-{language}-{hashlib.sha256(content).hexdigest()[:12]}"
-    return built_once(cache_directory() / name, build)
-
-
-def _program(name: str) -> str:
-    path = path_of(name)
-    assert path is not None, f"{name} is missing: see `make test-tools`"
-    return path
-
-
-def _run(command: list[str], directory: Path) -> None:
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"

@@ -12,7 +12,7 @@ Names
     (`PERMITTED`) never contain a protected name. All others contain protected names, ids and epochs as often as foreign
     ones. Any damage to protected data is therefore our bug.
 
-Not covered: TLS and SASL, which are not built yet; so there are no credentials to lose.
+secured.py sends the same frames to listeners with TLS and SASL.
 """
 
 from __future__ import annotations

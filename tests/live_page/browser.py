@@ -165,6 +165,7 @@ def browser() -> Iterator[Browser]:
     for argument in ARGUMENTS:
         options.add_argument(argument)
     options.binary_location = shutil.which("chromium") or ""
+    options.accept_insecure_certs = True  # of the throw-away authority of `up --security`
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
     driver = webdriver.Chrome(options=options, service=service)

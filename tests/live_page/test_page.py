@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from barnabas.client.connection import NodeConnection
 from barnabas.cluster import CONTROLLER_ID
+from barnabas.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.messages.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from barnabas.protocol.messages.k72_push_telemetry import PushTelemetryRequest
+from tests.broker.telemetry.payloads import Payload
 from tests.live_page.browser import CONTROLS, DESKTOP, LOW_CONTRAST, PHONE, TOO_WIDE, Browser
 from tests.live_page.conftest import CLIENT, LEADER, Stalled
 from tests.support.waiting import eventually
@@ -15,12 +28,51 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.needs("chromium", "chromedriver")
 
 LONG_MS = 1200  # an active page sends two requests in this time
-PANELS = ("waiting", "threads", "slow", "partitions", "groups")
+PANELS = ("waiting", "threads", "slow", "partitions", "groups", "clients")
+MEASURING = "<b>etl</b>"
+CLIENT_METRICS = 16  # the type of the config resource
+
+#: The panel of slow requests, of one request: how many percent of the wide bar each of its times has.
+SLOW_BAR = """
+const panel = document.createElement("section");
+document.querySelector("main").append(panel);
+return import("/live/slow.js").then(({ slowPanel }) => {
+  slowPanel(panel)({ requests: { slow: [arguments[0]], errors: [] } });
+  const bar = panel.querySelector(".columns > :last-child .stack");
+  return [...bar.children].map((piece) => (100 * piece.getBoundingClientRect().width) / bar.clientWidth);
+});
+"""
 
 
 @pytest.fixture(autouse=True)
 def on_a_desk(window: Browser) -> None:
     window.look_like(DESKTOP)
+
+
+@pytest.fixture(scope="module")
+def measuring(stalled: Stalled) -> Iterator[NodeConnection]:
+    """The connection of a client that has pushed what it measured to the leader."""
+    node = stalled.cluster.nodes[LEADER]
+    settings = {"metrics": "org.apache.kafka.producer.", "match": "client_id=<b>.*"}
+    changes = [AlterableConfig(name=name, value=value) for name, value in settings.items()]
+    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name="measured", configs=changes)
+    with NodeConnection(node.host, node.port, client_id="admin") as admin:
+        (answer,) = admin.send(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        assert answer.error_code == 0
+    payload = Payload().gauge("org.apache.kafka.producer.request.latency.avg", 1234.0).encoded()
+    with NodeConnection(node.host, node.port, client_id=MEASURING) as connection:
+
+        def asked() -> GetTelemetrySubscriptionsResponse | None:
+            answer = connection.send(GetTelemetrySubscriptionsRequest(), 0)
+            return answer if answer.requested_metrics else None
+
+        subscription = eventually("the leader knows the subscription", asked)
+        of_it = {
+            "client_instance_id": subscription.client_instance_id,
+            "subscription_id": subscription.subscription_id,
+        }
+        assert connection.send(PushTelemetryRequest(**of_it, metrics=payload), 0).error_code == 0
+        yield connection
 
 
 @pytest.fixture
@@ -68,17 +120,23 @@ def test_partitions_show_the_position_of_each_replica(page: Browser) -> None:
 
 def test_a_slow_request_shows_its_six_times(page: Browser) -> None:
     page.show("slow")
-    choices = eventually("slow requests", lambda: page.all(".slow button"))
+    eventually("slow requests", lambda: page.all(".slow button"))
+    page.driver.find_element("id", "pause").click()  # so that no slower request replaces the last one
+    choices = page.all(".slow button")
     choices[-1].send_keys(Keys.ENTER)
     eventually("it is chosen", lambda: choices[-1].get_attribute("aria-pressed") == "true")
     api = choices[-1].text.split()[0]
     assert page.text("#panel-slow .columns .block:last-child h2").startswith(f"{api} v")
     stations = page.texts(".stations b")
     assert stations == ["Request queue", "Local", "Remote", "Throttle", "Response queue", "Send"]
-    widths = page.script(
-        "return [...document.querySelectorAll('.columns > :last-child .stack i')].map((i) => i.offsetWidth)"
-    )
-    assert sum(widths) > 300
+
+
+@pytest.mark.parametrize("total_ms", [0.3, 3, 3000])
+def test_the_six_times_of_a_request_fill_their_bar(page: Browser, total_ms: float) -> None:
+    times = {"request_queue": total_ms / 4, "local": total_ms / 2, "send": total_ms / 4}
+    request = {"api": "Produce", "version": 9, "connection": "c", "correlation_id": 1, "size_bytes": 1, "age_ms": 1}
+    pieces = page.script(SLOW_BAR, {**request, "total_ms": total_ms, "times_ms": times})
+    assert pieces == pytest.approx([25, 50, 0, 0, 0, 25], abs=1)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -212,3 +270,14 @@ def test_the_checks_of_this_file_can_fail(page: Browser) -> None:
     page.script("const button = document.createElement('button'); button.tabIndex = -1; document.body.append(button)")
     visited = page.tab_through()
     assert any(control not in visited for control in page.script(CONTROLS))
+
+
+def test_what_a_client_measures_is_beside_what_the_broker_does(page: Browser, measuring: NodeConnection) -> None:
+    page.show("clients")
+    eventually("the client", lambda: MEASURING in page.text("#panel-clients"))
+    (row,) = page.texts("#panel-clients tbody tr")
+    assert "1.2 s" in row
+    assert "Produce" in row
+    assert page.all("#panel-clients b") == []
+    measuring.close()
+    eventually("it is gone", lambda: "No client pushes its metrics" in page.text("#panel-clients"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.common.clock import FakeClock
 from barnabas.metrics.meters import Meter
-from barnabas.metrics.registry import Registry
+from barnabas.metrics.page.exposition import render
+from barnabas.metrics.registry import ForeignFamily, Registry
 from barnabas.metrics.table import catalogue as c
 
 
@@ -81,3 +83,24 @@ def test_hooks_run_before_a_scrape() -> None:
     registry.before_scrape(lambda: calls.append(1))
     registry.collect()
     assert calls == [1]
+
+
+def test_families_that_clients_named_come_last_and_a_failure_costs_only_them(caplog: pytest.LogCaptureFixture) -> None:
+    registry = Registry(FakeClock())
+    registry.gauge(c.TOPIC_PARTITIONS, lambda: 1, topic="t")
+    series = [({"client_id": "a"}, 1.0)]
+
+    def read() -> list[ForeignFamily]:
+        return [ForeignFamily("client_x", "gauge", "Text.", series)]
+
+    registry.foreign(read)
+    assert render(registry).decode().endswith('# TYPE client_x gauge\nclient_x{client_id="a"} 1.0\n')
+
+    def fail() -> list[ForeignFamily]:
+        raise OSError
+
+    registry.foreign(fail)
+    page = render(registry).decode()
+    assert "kafka_topic_partitions" in page
+    assert "client_x" not in page
+    assert "what clients pushed cannot be read" in caplog.text

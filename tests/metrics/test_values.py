@@ -107,16 +107,25 @@ def test_counts_sizes_and_times_are_what_the_producer_saw(cluster: BarnabasClust
         client.producer.produce(topic, b"v" * SIZE, b"k%03d" % number, partition=0)
     assert client.producer.flush(30) == 0
     took_ms = (clock.monotonic_ns() - started_ns) / 1e6
-    sent = eventually("the client has counted", lambda: client.requests() or None)
-    eventually(
-        "all are counted", lambda: scrape()("kafka_server_brokertopicmetrics_messagesin_total", topic=topic) == RECORDS
-    )
-    after = scrape()
+    metrics, requests = "kafka_server_brokertopicmetrics", "kafka_network_requestmetrics"
+
+    def both_have_counted() -> Page | None:
+        """Return the page; None while the broker has not recorded all, or the client's numbers are old ones."""
+        page, counted = scrape(), client.requests()
+        for name, labels in (
+            (f"{metrics}_totalproducerequests_total", {"topic": ""}),  # when it has arrived
+            (f"{requests}_requests_total", {"request": "Produce"}),  # when its response is sent
+        ):
+            if page(name, **labels) - before(name, **labels) != counted:
+                return None
+        return page if counted else None
+
+    after = eventually("the broker and the client have counted the same", both_have_counted)
+    sent = client.requests()
 
     def grew(name: str, **labels: str) -> float:
         return after(name, **labels) - before(name, **labels)
 
-    metrics, requests = "kafka_server_brokertopicmetrics", "kafka_network_requestmetrics"
     for label in ("", topic):
         assert grew(f"{metrics}_messagesin_total", topic=label) == RECORDS
         assert grew(f"{metrics}_messagesinpersec", topic=label) == RECORDS

@@ -19,7 +19,7 @@ from barnabas.cluster import LocalCluster
 from pipeline.run import Job, Run, RunError, create_topics
 
 MONTHS = 1
-REPORT_TIMEOUT_S = 120
+REPORT_TIMEOUT_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_the_audit_finds_wrong_records(run: Run) -> None:
     producer = Producer({"bootstrap.servers": run.bootstrap})
     for topic, key, value in wrong:
         producer.produce(topic, value, key)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     with pytest.raises(RunError, match="audit failed"):
         run.audit()
     findings = run.jobs["audit"].log.read_text()

@@ -20,6 +20,7 @@ def test_the_audit_passes_over_ssl_with_logins(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "audit passed: each flight exactly once" in done.stdout
+    assert "https://127.0.0.1:" in done.stdout
     properties = (tmp_path / "cluster" / "broker-0" / "server.properties").read_text()
     assert "listener.security.protocol.map=CONTROLLER:SSL,SASL_SSL:SASL_SSL,INTERNAL:SSL" in properties
 

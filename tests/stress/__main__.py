@@ -10,6 +10,7 @@ from tests.stress.cluster import ApacheStressCluster, StressCluster, node_ids
 from tests.stress.faults.broken import BROKEN
 from tests.stress.faults.network import Network, enter, is_inside, is_possible
 from tests.stress.run import StressRun, Workload
+from tests.support.access import add_security_option
 from tests.support.kafka.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
 from tests.support.seeded_run import parse_seeded, run_seeded, say, seeded_parser
 
@@ -30,14 +31,19 @@ def main() -> int:
         default="barnabas",
         help="`apache`: faults of processes only, no links are cut",
     )
+    parser.add_argument("--controllers", type=int, choices=(1, 3), default=1, help="3: a quorum, which has faults too")
+    parser.add_argument("--combined", action="store_true", help="no separate controllers: each broker is one, too")
     parser.add_argument("--broken", choices=list(BROKEN), default=None, help="break the brokers: the checks must fail")
     parser.add_argument("--only", action="append", default=[], metavar="KIND", help="e.g. kill_leader, stray_pushes")
     parser.add_argument("--java", type=int, default=2, help="number of Java producers with five requests in flight")
     parser.add_argument("--librdkafka", type=int, default=1, help="number of librdkafka producers")
     parser.add_argument("--librdkafka-in-flight", type=int, default=1, help="their requests in flight")
+    add_security_option(parser)
     arguments = parse_seeded(parser)
     if arguments.system == "apache":
         arguments.network = "loopback"
+    if arguments.combined and (arguments.broken or arguments.controllers > 1 or arguments.system == "apache"):
+        parser.error("--combined goes with none of --broken, --controllers and --system apache")
     uses_network = arguments.network == "namespaces" or (arguments.network == "auto" and is_possible())
     if uses_network and not is_inside():
         enter(["-m", "tests.stress", *sys.argv[1:], "--seed", str(arguments.seed), "--network", "namespaces"])
@@ -45,7 +51,7 @@ def main() -> int:
         runtime = kafka_runtime()
     except KafkaRuntimeError as error:
         sys.exit(str(error))
-    network = Network(node_ids()) if uses_network else None
+    network = Network(node_ids(0 if arguments.combined else arguments.controllers)) if uses_network else None
     say("each node has its own network" if network else "no links are cut: all nodes are on the loopback interface")
     return run_seeded(
         "stress",
@@ -65,7 +71,10 @@ def stress(directory: Path, network: Network | None, runtime: KafkaRuntime, argu
     if arguments.system == "apache":
         cluster = ApacheStressCluster(runtime, directory)
     else:
-        cluster = StressCluster(directory, network, arguments.broken)
+        security, controllers = arguments.security, arguments.controllers
+        cluster = StressCluster(
+            directory, network, arguments.broken, security, controllers, is_combined=arguments.combined
+        )
     with cluster:
         StressRun(cluster, runtime, workload, arguments.seed, say, arguments.only).execute(arguments.faults)
 

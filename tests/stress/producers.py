@@ -5,12 +5,18 @@ default. With more, it sometimes sends a record twice when a leader changes, wit
 several requests in flight, the first are refused with NOT_LEADER_OR_FOLLOWER. The last one reaches the new leader, and
 is refused with OUT_OF_ORDER_SEQUENCE_NUMBER. The Java client then repeats all of them unchanged. Librdkafka first
 raises its producer epoch for every partition, and with a new epoch no broker can detect a duplicate from the old one.
+
+Librdkafka also takes a record for acknowledged when a later one of the partition was (rd_kafka_dr_implicit_ack). That
+is no answer of a broker, and has no offset. It is wrong when a leader changes while the first record of a session is
+in flight: the client sends the following ones to the new leader at once. That does not know the producer yet, so it
+takes them, as Apache Kafka does: a first batch may have any sequence, since retention may have removed those before.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -36,8 +42,9 @@ class JavaProducers(NumberedProducers):
     """`count` producers with ids from `first` on, in one JVM. Any thread may read `progress` and `errors`."""
 
     def __init__(
-        self, runtime: KafkaRuntime, bootstrap: str, shared: SharedHistory, first: int, count: int, seed: int
+        self, runtime: KafkaRuntime, client: Mapping[str, str], shared: SharedHistory, first: int, count: int, seed: int
     ) -> None:
+        """`client` has the settings with which they connect."""
         load = Load(
             PARTITIONS,
             producers=count,
@@ -48,9 +55,9 @@ class JavaProducers(NumberedProducers):
             padding_max=PADDING_MAX,
             waiting_max=UNACKNOWLEDGED_MAX,
             session_records=RECORDS_PER_SESSION,
-            settings=JAVA_SETTINGS,
+            settings={**client, **JAVA_SETTINGS},
         )
-        super().__init__(runtime, bootstrap, TOPIC, load, self._note)
+        super().__init__(runtime, client["bootstrap.servers"], TOPIC, load, self._note)
         self._shared = shared
         self._first = first
         self._acknowledged = [0] * count  # owner: its thread
@@ -84,9 +91,12 @@ class LibrdkafkaProducer(Worker):
     Any thread may read `progress` and `errors`.
     """
 
-    def __init__(self, bootstrap: str, shared: SharedHistory, number: int, seed: int, in_flight: int) -> None:
+    def __init__(
+        self, client: Mapping[str, Any], shared: SharedHistory, number: int, seed: int, in_flight: int
+    ) -> None:
+        """`client` has the settings with which it connects."""
         super().__init__(f"producer-{number}")
-        self._bootstrap = bootstrap
+        self._client = client
         self._shared = shared
         self._number = number
         self._random = random.Random(seed)
@@ -109,7 +119,7 @@ class LibrdkafkaProducer(Worker):
             "message.timeout.ms": 900_000,
             "max.in.flight.requests.per.connection": self._in_flight,
         }
-        return Producer({"bootstrap.servers": self._bootstrap, **settings, **SETTINGS})
+        return Producer({**self._client, **settings, **SETTINGS})
 
     def _turn(self) -> None:
         if self.errors:
@@ -166,8 +176,10 @@ class LibrdkafkaProducer(Worker):
                 self.errors.append(f"{record} to partition {partition}: {error}")
                 return
             offset = message.offset()
-            # No offset: the broker recognised a duplicate, but no longer knew its offset.
-            self._shared.history.acknowledge(partition, record, offset if offset is not None and offset >= 0 else None)
+            if offset is None or offset < 0:  # no broker has said so: see the module
+                self._shared.history.infer(partition, record)
+            else:
+                self._shared.history.acknowledge(partition, record, offset)
         self.acknowledged += 1
 
     def _close(self) -> None:

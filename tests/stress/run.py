@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from operator import ge
 from pathlib import Path
@@ -15,22 +15,45 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import SystemClock
+from tests.stress.administrator import Administrator
 from tests.stress.checks.history import Content, summary
 from tests.stress.checks.replicas import differences, read_log
-from tests.stress.clients import SharedHistory, StressReader, Watcher, describe
-from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, TOPIC_CONFIG, StressTarget
+from tests.stress.clients import READERS_GROUP, SharedHistory, StressReader, Watcher, describe
+from tests.stress.cluster import (
+    BROKERS,
+    JAVA,
+    LIBRDKAFKA,
+    PARTITIONS,
+    READER,
+    TOPIC,
+    TOPIC_CONFIG,
+    WATCHER,
+    StressCluster,
+    StressTarget,
+)
 from tests.stress.faults.chooser import Faults
 from tests.stress.faults.fault import Fault
 from tests.stress.producers import JavaProducers, LibrdkafkaProducer
 from tests.support.history import Worker
 from tests.support.kafka.clients import list_offsets
 from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.security_faults import SecurityFaults
 from tests.support.waiting import eventually
 
+#: What the users of a secured cluster need.
+RIGHTS = (
+    f"{LIBRDKAFKA} write topic:{TOPIC}",
+    f"{JAVA} write topic:{TOPIC}",
+    f"{READER} read topic:{TOPIC}",
+    f"{READER} read group:{READERS_GROUP}",
+    f"{WATCHER} read topic:{TOPIC}",
+)
 PROGRESS_TIMEOUT_MS = 60_000
 SLOW_PROGRESS_MS = 5_000
 HEAL_TIMEOUT_MS = 60_000
+DECISIONS_TIMEOUT_MS = 20_000
 SECOND_FAULT_SHARE = 0.3
+DRAWS_MAX = 100
 BREATHER_ACKNOWLEDGEMENTS_MAX = 300
 ERRORS_SHOWN = 5
 BUG_MARKS = ("Traceback", "AssertionError", "CRITICAL")
@@ -68,31 +91,34 @@ class StressRun:
         self._started_ms = self._clock.monotonic_ms()
         self._pause = threading.Event()  # never set: waits by the real clock
         self._shared = SharedHistory()
-        bootstrap = cluster.bootstrap
+        access = cluster.access
         self._create_topic()
+        access.allow(cluster.brokers, *RIGHTS)
         self._producers: list[JavaProducers | LibrdkafkaProducer] = [
-            LibrdkafkaProducer(bootstrap, self._shared, n, seed + n, workload.librdkafka_in_flight)
+            LibrdkafkaProducer(access.librdkafka(LIBRDKAFKA), self._shared, n, seed + n, workload.librdkafka_in_flight)
             for n in range(workload.librdkafka_producers)
         ]
         if workload.java_producers:
             first = workload.librdkafka_producers
             self._producers.append(
-                JavaProducers(runtime, bootstrap, self._shared, first, workload.java_producers, seed + first)
+                JavaProducers(runtime, access.java(JAVA), self._shared, first, workload.java_producers, seed + first)
             )
         self._readers = [
-            StressReader(bootstrap, self._shared, f"{isolation} reader", isolation)
+            StressReader(access.librdkafka(READER), self._shared, f"{isolation} reader", isolation)
             for isolation in ("read_uncommitted", "read_committed")
         ]
         addresses = {node.node_id: (node.host, node.port) for node in cluster.brokers}
-        self._watcher = Watcher(addresses, self._shared)
-        self._faults = Faults(cluster, self._random, lambda partition: self._leader_of(partition), only)
+        self._watcher = Watcher(addresses, self._shared, access.connect(WATCHER))
+        self._administrator = self._administrator_of(cluster)
+        self._security = self._security_faults()
+        self._faults = Faults(cluster, self._random, lambda partition: self._leader_of(partition), only, self._security)
         self._active: list[Fault] = []
         self._failures: list[str] = []
 
     def execute(self, faults: int) -> None:
         """Cause this many faults under load, heal the cluster, and check; raises AssertionError."""
         with ExitStack() as stack:
-            for worker in (self._watcher, *self._readers, *self._producers):
+            for worker in (self._watcher, *self._readers, *self._producers, *self._administrator):
                 stack.enter_context(worker)
             self._await_progress(1)
             for number in range(faults):
@@ -102,7 +128,7 @@ class StressRun:
                 self._one_fault(number)
             self._heal()
             self._await_whole_isr()
-            self._stop(self._producers)
+            self._stop((*self._producers, *self._administrator))
             ends = self._ends()
             self._await_readers(ends)
             self._stop((self._watcher, *self._readers))
@@ -111,8 +137,9 @@ class StressRun:
     # Faults
 
     def _one_fault(self, number: int) -> None:
-        fault = None
-        while fault is None:
+        fault = next(filter(None, (self._faults.choose(self._active) for _ in range(DRAWS_MAX))), None)
+        while fault is None:  # with --only, perhaps no kind can overlap with the active fault
+            self._heal()
             fault = self._faults.choose(self._active)
         hold_ms = self._faults.hold_ms()
         self._log(f"fault {number}: {fault.description} for {hold_ms} ms")
@@ -137,7 +164,7 @@ class StressRun:
 
     def _has_trouble(self) -> bool:
         """Whether a client has failed: no more faults then; heal and report the problem."""
-        workers = (*self._producers, *self._readers, self._watcher)
+        workers = (*self._producers, *self._readers, self._watcher, *self._administrator)
         return any(producer.errors for producer in self._producers) or any(worker.has_failed for worker in workers)
 
     def _check_processes(self) -> None:
@@ -172,7 +199,7 @@ class StressRun:
     def _await_whole_isr(self) -> None:
         """Wait until every broker reports all replicas of every partition as in sync."""
         for node in self._cluster.brokers:
-            with NodeConnection(node.host, node.port, timeout_ms=2_000) as connection:
+            with self._cluster.access.connect()(node.host, node.port, timeout_ms=2_000) as connection:
                 eventually(f"whole ISRs, says {node.name}", lambda c=connection: is_whole(c), HEAL_TIMEOUT_MS)  # type: ignore[misc]
 
     def _ends(self) -> dict[int, int]:
@@ -188,7 +215,7 @@ class StressRun:
             }
 
         eventually("replicas of the same length", lambda: all(len(set(sizes)) == 1 for sizes in lengths().values()))
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
+        admin = AdminClient(self._cluster.access.librdkafka())
         latest = {TopicPartition(TOPIC, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
         return {tp.partition: offset for tp, offset in list_offsets(admin, latest).items()}
 
@@ -199,7 +226,10 @@ class StressRun:
 
     def _await_reader(self, reader: StressReader, ends: Mapping[int, int]) -> None:
         wanted = [ends[partition] for partition in range(PARTITIONS)]
-        eventually(f"everything is read (to {wanted})", lambda: reader.positions == wanted, HEAL_TIMEOUT_MS)
+        try:
+            eventually(f"the {reader.name} is at {wanted}", lambda: reader.positions == wanted, HEAL_TIMEOUT_MS)
+        except AssertionError as error:
+            raise StressError(f"{error}: it is at {reader.positions}") from error
 
     def _stop(self, workers: Iterable[Worker]) -> None:
         """Stop workers; their failures are part of the result."""
@@ -214,6 +244,8 @@ class StressRun:
     def _check(self, ends: Mapping[int, int]) -> None:
         history = self._shared.history
         counts = f"{history.sent_count()} sent, {history.acknowledged_count()} acknowledged"
+        if history.inferred_count():
+            counts += f", {history.inferred_count()} taken for acknowledged by their client"
         self._log(f"checking: {counts}, {self._watcher.answers} watermarks reported by leaders")
         errors = [error for worker in self._producers for error in worker.errors]
         problems = errors[:ERRORS_SHOWN] + [f"{len(errors)} errors of producers in all"] if errors else []
@@ -222,12 +254,16 @@ class StressRun:
         found = summary(history.check(self._read_afresh(ends)))
         problems += [found] if found else []
         problems += self._bugs_in_logs()
+        problems += self._decisions_not_kept()
+        if self._security is not None:
+            self._log(f"{self._security.refusals} requests and logins were refused as they must be")
+            problems += self._security.problems()
         if problems:
             raise StressError("\n".join(problems))
 
     def _read_afresh(self, ends: Mapping[int, int]) -> dict[int, Content]:
         with StressReader(
-            self._cluster.bootstrap, self._shared, "final reader", "read_committed", keeps_content=True
+            self._cluster.access.librdkafka(READER), self._shared, "final reader", "read_committed", keeps_content=True
         ) as reader:
             self._await_reader(reader, ends)
             reader.stop()
@@ -243,6 +279,21 @@ class StressRun:
             )
         ]
 
+    def _decisions_not_kept(self) -> list[str]:
+        """What the controllers did not keep; brokers may need a moment until they have everything."""
+        found: list[str] = []
+
+        def are_kept(administrator: Administrator) -> bool:
+            found[:] = administrator.problems()
+            return not found
+
+        for administrator in self._administrator:
+            decisions = administrator.decisions
+            self._log(f"checking: {decisions.acknowledged} decisions, {decisions.producer_ids} producer ids")
+            with suppress(AssertionError):
+                eventually("brokers have all decisions", lambda: are_kept(administrator), DECISIONS_TIMEOUT_MS)  # noqa: B023
+        return found
+
     def _directories(self, partition: int) -> dict[str, Path]:
         return {node.name: self._cluster.partition_directory(node.node_id, partition) for node in self._cluster.brokers}
 
@@ -251,14 +302,41 @@ class StressRun:
         for node in self._cluster.nodes.values():
             lines = node.log_file.read_text(errors="replace").splitlines()
             marked = [line for line in lines if any(mark in line for mark in BUG_MARKS)]
+            secrets = [] if self._security is None else self._security.secrets()
+            marked += [f"the password {secret}" for secret in secrets if any(secret in line for line in lines)]
             if marked:
                 found.append(f"{node.name} logged {len(marked)} bugs, first: {marked[0]} (see {node.log_file})")
         return found
 
     # Other
 
+    @staticmethod
+    def _administrator_of(cluster: StressTarget) -> list[Administrator]:
+        """One if there are several controllers, else none: the load of a single one would slow the old runs down."""
+        controllers = [node for node in cluster.nodes.values() if node.is_controller]
+        return [Administrator(cluster.access, cluster.brokers)] if len(controllers) > 1 else []
+
+    def _security_faults(self) -> SecurityFaults | None:
+        cluster = self._cluster
+        if not isinstance(cluster, StressCluster) or cluster.security is None:
+            return None
+        faults = SecurityFaults(cluster, cluster.access, self._random, self._cut_off)
+        faults.prepare()
+        return faults
+
+    def _cut_off(self) -> set[int]:
+        """The brokers that the active controller does not reach, or that do not reach it."""
+        cluster = self._cluster
+        cuts = set() if cluster.network is None else cluster.network.cuts
+        if not cuts or not isinstance(cluster, StressCluster):
+            return set()
+        active = cluster.active_controller() if len(cluster.controllers) > 1 else cluster.controller
+        if active is None:
+            return {node.node_id for node in cluster.brokers}
+        return {node_id for cut in cuts if active.node_id in cut for node_id in cut}
+
     def _create_topic(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
+        admin = AdminClient(self._cluster.access.librdkafka())
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, BROKERS, config=TOPIC_CONFIG)])[TOPIC].result(20)
 
     def _log(self, text: str) -> None:

@@ -10,6 +10,7 @@ after `stop`.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -18,8 +19,14 @@ TURN_S = 0.005
 RECORDS_PER_TURN = 10
 UNACKNOWLEDGED_MAX = 5000
 FLUSH_TIMEOUT_S = 60
-# Reconnect quickly: the default backs off for ten seconds.
-RECONNECT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+# Reconnect quickly: the default backs off for ten seconds. Why no recovery of metadata: librdkafka 2.16 bootstraps
+# again whenever the only broker is down, and now and then waits for ever for the broker that it takes out of its list
+# ("Cluster connection already in progress"). Without recovery, a Metadata response that lists no broker ends a client
+# for good: a broker that gives one fails these tests.
+RECONNECT = {
+    "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20,
+    "metadata.recovery.strategy": "none",
+}  # fmt: skip
 
 
 class Worker:
@@ -68,7 +75,10 @@ class Worker:
 class ProduceLoad(Worker):
     """Sends numbered records to every partition of a topic."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, padding: str = "x" * 100) -> None:
+    def __init__(
+        self, client: str | Mapping[str, object], topic: str, partitions: int, padding: str = "x" * 100
+    ) -> None:
+        """`client` has the settings with which it connects, or only the bootstrap servers."""
         super().__init__("produce-load")
         self._topic = topic
         self._padding = padding
@@ -77,7 +87,8 @@ class ProduceLoad(Worker):
         self.offsets: list[dict[int, int]] = [{} for _ in range(partitions)]  # number -> offset; owner: its thread
         self.errors: list[str] = []  # owner: the worker's thread
         settings = {"enable.idempotence": True, "acks": "all", "linger.ms": 2, "message.timeout.ms": 120_000}
-        self._producer = Producer({"bootstrap.servers": bootstrap, **settings, **RECONNECT})
+        connecting = {"bootstrap.servers": client} if isinstance(client, str) else client
+        self._producer = Producer({**connecting, **settings, **RECONNECT})
 
     def _turn(self) -> None:
         if sum(self.sent) - self.acknowledged < UNACKNOWLEDGED_MAX:
@@ -133,7 +144,9 @@ class GroupMember(Worker):
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__("group-member")
         self.seen: list[set[int]] = [set() for _ in range(partitions)]  # owner: its thread
-        settings = {"auto.commit.interval.ms": 100, "session.timeout.ms": 10_000}
+        # Why the query interval: without it, librdkafka may ask for a lost coordinator only after ten minutes.
+        often = {"auto.commit.interval.ms": 100, "coordinator.query.interval.ms": 1000}
+        settings = {**often, "session.timeout.ms": 10_000}
         self._consumer = Consumer({**_consumer_config(bootstrap, "crash-readers", "earliest"), **settings})
         self._consumer.subscribe([topic])
 

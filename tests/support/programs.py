@@ -7,6 +7,7 @@ missing program fails the test instead. So do other things that the machine lack
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -32,13 +33,22 @@ PACKAGES = {
     "npm": "npm",
     "chromium": "chromium",
     "chromedriver": "chromium-driver",
+    "krb5kdc": "krb5-kdc",
+    "kadmin.local": "krb5-admin-server",
+    "kinit": "krb5-user",
+    "krb5-config": "libkrb5-dev",
+    "libgssapiv2.so": "libsasl2-modules-gssapi-mit",
 }
 #: Apache Kafka's jars come from Maven, and a class of ours beside them is compiled.
 KAFKA = ("java", "javac", "mvn")
+#: A KDC for tests, and what clients need to log in by its tickets.
+KERBEROS = ("krb5kdc", "kadmin.local", "kinit", "libgssapiv2.so", "krb5-config")
 NEEDED_BY_FIXTURES = {"apache_runtime": KAFKA, "tools": KAFKA}
 
 #: Where a program may be that is not on the PATH.
-_ELSEWHERE = "/usr/local/go/bin"
+_ELSEWHERE = "/usr/local/go/bin:/usr/sbin"
+#: Where the plugins of libsasl2 are, which are no programs.
+_PLUGINS = ("/usr/lib/sasl2", "/usr/lib64/sasl2", *glob.glob("/usr/lib/*/sasl2"))
 _JAVA_MIN = 17
 
 
@@ -54,7 +64,9 @@ def needed_by(item: pytest.Item) -> list[str]:
 
 
 def path_of(name: str) -> str | None:
-    """Return the path of a program; None if it is not there."""
+    """Return the path of a program or plugin; None if it is not there."""
+    if name.endswith(".so"):
+        return next((path for path in (f"{folder}/{name}" for folder in _PLUGINS) if os.path.exists(path)), None)
     return shutil.which(name) or shutil.which(name, path=_ELSEWHERE)
 
 

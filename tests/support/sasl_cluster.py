@@ -45,7 +45,7 @@ class SaslCluster(TlsCluster):
         super().__init__(directory, own)
         data = directory / "controller-data"
         data.mkdir()
-        (data / "bootstrap.checkpoint").write_bytes(_bootstrap())
+        (data / "bootstrap.checkpoint").write_bytes(scram_bootstrap())
 
     def sasl(self, mechanism: str, user: str = ALICE[0], password: str = ALICE[1], **more: Any) -> dict[str, Any]:
         """Settings of a confluent-kafka client."""
@@ -98,8 +98,8 @@ class SaslCluster(TlsCluster):
         return settings
 
 
-def _bootstrap() -> bytes:
-    """What `kafka-storage format --add-scram` writes."""
+def scram_bootstrap() -> bytes:
+    """What `kafka-storage format --add-scram` writes, with the users of this module."""
     records: list[FeatureLevelRecord | UserScramCredentialRecord] = [
         FeatureLevelRecord(name="metadata.version", feature_level=30),
         FeatureLevelRecord(name="group.version", feature_level=1),

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from barnabas.controller.metadata.bootstrap import FEATURES
 from barnabas.protocol.metadata_records import FeatureLevelRecord, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.security.image import credential_record
-from barnabas.security.scram import credential_of, salted_password
+from barnabas.security.sasl.scram.formulas import credential_of, salted_password
 from barnabas.security.values import ScramKey, ScramMechanism
 from tests.support.processes import end_process, tied_to_parent
-from tests.support.waiting import eventually
+from tests.support.waiting import START_TIMEOUT_MS, eventually
 
 BROKERS = (1, 2)
 MECHANISM = ScramMechanism.SCRAM_SHA_512
@@ -88,17 +89,18 @@ class ScramCluster:
     def await_ready(self) -> None:
         """Wait until the brokers are unfenced."""
         for number in BROKERS:
-            eventually(f"broker {number} is ready", lambda number=number: "is ready" in self.log(f"broker-{number}"))
+            log = partial(self.log, f"broker-{number}")
+            eventually(f"broker {number} is ready", lambda log=log: "is ready" in log(), START_TIMEOUT_MS)
 
     def stop_brokers(self) -> None:
         """End the brokers, which leave the cluster in order."""
         for number in BROKERS:
             end_process(self._processes[f"broker-{number}"])
 
-    def kill(self) -> None:
-        """Kill every process with SIGKILL."""
-        for process in self._processes.values():
-            if process.poll() is None:
+    def kill(self, *names: str) -> None:
+        """Kill these processes, or all, with SIGKILL."""
+        for name, process in self._processes.items():
+            if process.poll() is None and (not names or name in names):
                 os.kill(process.pid, signal.SIGKILL)
                 process.wait()
 
@@ -152,6 +154,8 @@ class ScramCluster:
             "offsets.topic.replication.factor": 2,
             "offsets.topic.num.partitions": 3,
             "group.initial.rebalance.delay.ms": 0,
+            "broker.session.timeout.ms": 2000,
+            "broker.heartbeat.interval.ms": 200,
         }
         for listener in ("clients", "nodes", "controller"):
             settings[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = login(ADMIN, ADMIN_PASSWORD)
@@ -163,7 +167,7 @@ class ScramCluster:
     def _write_bootstrap(self) -> None:
         """Write the controller's first records."""
         salt = b"salt of the admin"
-        salted = salted_password(MECHANISM, ADMIN_PASSWORD.encode(), salt, ITERATIONS)
+        salted = salted_password(MECHANISM, ADMIN_PASSWORD, salt, ITERATIONS)
         credential = credential_of(MECHANISM, salted, salt, ITERATIONS)
         records = [
             *(FeatureLevelRecord(name=name, feature_level=level) for name, level in FEATURES.items()),

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def seeded_parser(name: str, description: str) -> argparse.ArgumentParser:
-    """A parser for `python -m tests.NAME` with --seed and --directory."""
+def seeded_parser(name: str, description: str, *, has_directory: bool = True) -> argparse.ArgumentParser:
+    """A parser for `python -m tests.NAME` with --seed and, unless nothing is kept on disk, --directory."""
     parser = argparse.ArgumentParser(prog=f"python -m tests.{name}", description=description)
     parser.add_argument("--seed", type=int, help="all random choices derive from it; default: a new one")
-    parser.add_argument("--directory", type=Path, help="where the data is kept; default: a temporary directory")
+    if has_directory:
+        parser.add_argument("--directory", type=Path, help="where the data is kept; default: a temporary directory")
     return parser
 
 

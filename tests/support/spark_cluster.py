@@ -12,11 +12,10 @@ from pathlib import Path
 import pyspark
 
 from tests.support.processes import tied_to_parent
-from tests.support.waiting import eventually
+from tests.support.waiting import START_TIMEOUT_MS, eventually
 
 HOST = "127.0.0.1"
 SPARK_HOME = Path(pyspark.__file__).parent
-START_TIMEOUT_MS = 90_000
 END_TIMEOUT_S = 30
 #: The JVMs run for a minute, so they are tuned for a fast start and little memory.
 SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"

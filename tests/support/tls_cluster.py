@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from barnabas.common.processes.interpreter import command
 from barnabas.common.processes.ports import reserve_port
 from tests.support.certificates import Authority
 from tests.support.processes import end_process, tied_to_parent
-from tests.support.waiting import eventually
+from tests.support.waiting import START_TIMEOUT_MS, eventually
 
 BROKERS = (1, 2, 3)
 
@@ -47,7 +48,8 @@ class TlsCluster:
             for number in BROKERS:
                 self._start("broker", f"broker-{number}")
             for number in BROKERS:
-                eventually(f"broker {number} is ready", lambda number=number: self.has_logged(number, "is ready"))
+                is_ready = partial(self.has_logged, number, "is ready")
+                eventually(f"broker {number} is ready", is_ready, START_TIMEOUT_MS)
         except BaseException:
             self.__exit__()
             raise

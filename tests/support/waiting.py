@@ -10,17 +10,23 @@ from barnabas.common.clock import SystemClock
 
 POLL_MS = 10
 TIMEOUT_MS = 30_000
+START_TIMEOUT_MS = 180_000  # of processes and JVMs on a busy machine
 
 T = TypeVar("T")
 
 
+class WaitTimeoutError(AssertionError):
+    """A condition did not become true in time."""
+
+
 def eventually(description: str, probe: Callable[[], T], timeout_ms: int = TIMEOUT_MS) -> T:
-    """Call the probe until its value is true and return that value. Raises AssertionError after the timeout."""
+    """Call the probe until its value is true and return that value. Raises WaitTimeoutError after the timeout."""
     clock = SystemClock()
     end_ms = clock.monotonic_ms() + timeout_ms
     while True:
         value = probe()
         if value:
             return value
-        assert clock.monotonic_ms() < end_ms, f"not within {timeout_ms} ms: {description} (last: {value!r})"
+        if clock.monotonic_ms() >= end_ms:
+            raise WaitTimeoutError(f"not within {timeout_ms} ms: {description} (last: {value!r})")
         select.select([], [], [], POLL_MS / 1000)

@@ -35,6 +35,7 @@ PUBLIC: Final = (
             *("Recorder", "RecordedRequest", "Scenario"),
         ),
     ),
+    Public("barnabas.clock", ("ClusterClock", "ClockError")),
     Public("barnabas.cluster", ("LocalCluster", "ClusterError")),
     Public("barnabas.client", ("NodeConnection", "NodeConnectionError")),
     Public(

@@ -12,12 +12,12 @@ from typing import Final
 
 import click
 
-from barnabas.broker.apis import not_built
 from barnabas.broker.apis.table import TABLE as BROKER_APIS
 from barnabas.broker.authorization.row import Answer, Row
 from barnabas.broker.authorization.table import BROKER_RIGHTS, CONTROLLER_RIGHTS, NO_RIGHTS, Rights
 from barnabas.broker.requests.api import Api, Table, nodes_only
 from barnabas.cli.main import cli
+from barnabas.config.effect import reason_without_effect
 from barnabas.config.table.key import REQUIRED, Key, Scope
 from barnabas.config.table.keys import DYNAMIC_KEYS, OWN_KEYS
 from barnabas.config.table.keys import TABLE as KEYS
@@ -62,7 +62,7 @@ def apis_page() -> str:
     described: set[str] = set()
     for api in sorted((*BROKER_APIS.values(), *CONTROLLER_APIS.values()), key=lambda api: api.key):
         module = api.handle.__module__
-        if api.key not in not_built.KEYS and module not in described:
+        if module not in described:
             described.add(module)
             side = " (controller)" if ".controller." in module else ""
             parts += [f"### {api.name}{side}", "", docstring(_without_title(importlib.import_module(module).__doc__))]
@@ -83,7 +83,7 @@ def _api_table(apis: Table) -> str:
 def _api_row(api: Api) -> tuple[str, ...]:
     low, high = api.versions
     restricted = "" if api.nodes_only is None else "yes" if api.nodes_only is nodes_only else "some requests"
-    listed = "listed" if api.advertised else "not built" if api.key in not_built.KEYS else "not listed"
+    listed = "listed" if api.advertised else "not listed"
     versions = f"{low}" if low == high else f"{low} to {high}"
     return (str(int(api.key)), api.name, versions, restricted, listed)
 
@@ -171,7 +171,7 @@ def _key_row(key: Key) -> tuple[str, ...]:
     bounds = "" if key.validator is None else code_cell(str(key.validator))
     facts = ", ".join(filter(None, (key.type.name.lower(), default, bounds)))
     change = f" *At run time: {key.mode.value}.*" if key.live else ""
-    effect = "" if key.honoured else " *No effect.*"
+    effect = "" if key.honoured else f" *No effect: {cell(reason_without_effect(key))}.*"
     return (code_cell(key.name), facts, cell(key.doc) + change + effect)
 
 

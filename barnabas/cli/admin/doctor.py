@@ -27,6 +27,7 @@ from barnabas.cli.security.command_config import chosen, command_config_option, 
 from barnabas.cli.security.diagnosis import certificate_of, certificate_words, expiry_problem, explain
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.clock import SystemClock
+from barnabas.common.processes.host_name import own_host_name
 from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas.config.listeners import Listener
 
 TIMEOUT_MS = 3000
-METADATA_VERSION = 12
+METADATA_VERSION = 4  # of every release that a cluster can answer as
 COLUMNS = ("listener", "advertised", "broker", "resolves_to", "answers", "problem", "certificate")
 ANY_HOST = ("", "0.0.0.0", "::")
 
@@ -123,7 +124,7 @@ def _listeners(file: Path) -> list[Address]:
             raise UserError(f"{file}: listener {listener.name} takes a free port: give its address as --bootstrap")
         host = "127.0.0.1" if listener.host in ANY_HOST else listener.host
         found = advertised.get(listener.name)
-        expected = (int(config.node_id), found.host or socket.gethostname(), found.port) if found else None
+        expected = (int(config.node_id), found.host or own_host_name(), found.port) if found else None
         connect, problem = _as_a_broker_does(config, listener)
         protocol, is_controller = listener.security_protocol, listener.name in controllers
         has_login = not protocol.startswith("SASL_") or is_controller
@@ -151,6 +152,8 @@ def _as_a_broker_does(config: Config, listener: Listener) -> tuple[Connect, str 
     try:
         if is_tls:
             TlsEndpoints(config.originals, clock.wall_ms).listener(name, protocol)
+        if protocol.startswith("SASL_"):
+            _check_kerberos(config, name)
         endpoints = TlsEndpoints(config.originals, clock.wall_ms)
         if name == str(config.controller_listener_names[0]).upper():
             security = security_of_controller(endpoints, config, clock)
@@ -163,6 +166,17 @@ def _as_a_broker_does(config: Config, listener: Listener) -> tuple[Connect, str 
         return partial(NodeConnection, security=security), None
     except ConfigError as error:
         return NodeConnection, str(error)
+
+
+def _check_kerberos(config: Config, listener: str) -> None:
+    """Raise ConfigError if nobody could log in to a listener by GSSAPI: no package, no keytab, no key in it."""
+    from barnabas.security.sasl.mechanism import GSSAPI
+    from barnabas.security.sasl.scopes import ListenerScope, Scope
+
+    if GSSAPI in ListenerScope(config, listener).value("sasl.enabled.mechanisms"):
+        from barnabas.security.sasl.gssapi.server_settings import kerberos_server  # Why here: it brings a library
+
+        kerberos_server(Scope(config, listener, GSSAPI))
 
 
 def _examine(address: Address) -> Iterator[Row]:

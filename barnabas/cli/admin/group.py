@@ -1,4 +1,4 @@
-"""`barnabas group`: list, describe, reset and delete consumer groups."""
+"""`barnabas group`: list and describe groups, reset and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription, OffsetSpec
 
+from barnabas.cli.admin import share_groups, streams_groups
 from barnabas.cli.client import (
     TIMEOUT_S,
     admin,
@@ -18,13 +19,17 @@ from barnabas.cli.client import (
 )
 from barnabas.cli.complete import complete_groups, complete_topics
 from barnabas.cli.errors import UserError
+from barnabas.cli.inside.pages import find_pages, page_options, read_pages
 from barnabas.cli.output import json_option, show
 from barnabas.cli.suggest import did_you_mean
+from barnabas.common.pages.live_shape import LIMIT_MAX, SharePartition
+from barnabas.common.pages.page_access import Access
+from barnabas.protocol.messages.k77_share_group_describe import DescribedGroup
 
 
 @click.group()
 def group() -> None:
-    """List, describe, reset and delete consumer groups."""
+    """List and describe groups, reset and delete consumer groups."""
 
 
 @group.command("list")
@@ -38,20 +43,37 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
             raise found.errors[0]
     rows = [
         {"group": each.group_id, "state": each.state.name, "type": each.type.name if each.type else None}
-        for each in sorted(found.valid, key=lambda each: each.group_id)
+        for each in found.valid
     ]
+    for kind in (share_groups.TYPE, streams_groups.TYPE):
+        states = share_groups.states(bootstrap, kind)
+        rows += [{"group": name, "state": state.upper(), "type": kind.upper()} for name, state in states.items()]
+    rows.sort(key=lambda row: row["group"])
     show(rows, ("group", "state", "type"), as_json=as_json)
 
 
 @group.command()
 @click.argument("name", shell_complete=complete_groups)
-@bootstrap_option
+@page_options
 @json_option
-def describe(name: str, bootstrap: str, as_json: bool) -> None:
-    """Show the committed offsets, lags and owners of a group."""
+def describe(name: str, bootstrap: str, page: str | None, access: Access, as_json: bool) -> None:
+    """Show the committed offsets, lags and owners of a group.
+
+    Of a share group: start offsets, lags, members, and from the brokers' pages what is in flight, how many records
+    members hold, and how often these were delivered at most. Of a streams group: its tasks, the members that have them
+    or are to get them, and their lags.
+    """
     with admin(bootstrap) as client:
         described = results(client.describe_consumer_groups([name]))[name]
         if described.state == ConsumerGroupState.DEAD:
+            shares = share_groups.share_groups(bootstrap, [name])
+            if name in shares:
+                _describe_shares(shares[name], bootstrap, page, access, as_json=as_json)
+                return
+            if (streams := streams_groups.describe(bootstrap, name)) is not None:
+                rows = streams_groups.rows(streams, _lags(client, name))
+                show(rows, streams_groups.COLUMNS, as_json=as_json, title=streams_groups.title(streams))
+                return
             raise UserError(f"there is no group {name}{did_you_mean(name, group_names(client))}")
         owners = owners_of(described)
         committed = committed_offsets(client, name)
@@ -73,6 +95,26 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
         )
     columns = ("topic", "partition", "committed", "end", "lag", "member", "host")
     show(rows, columns, as_json=as_json, title=f"{name}: {described.state.name}")
+
+
+def _lags(client: AdminClient, name: str) -> dict[tuple[str, int], int]:
+    committed = committed_offsets(client, name)
+    return {key: max(0, end - committed[key]) for key, end in end_offsets(client, list(committed)).items()}
+
+
+def _describe_shares(
+    described: DescribedGroup, bootstrap: str, page: str | None, access: Access, *, as_json: bool
+) -> None:
+    name = described.group_id
+    delivered: list[SharePartition] | None = None
+    try:
+        query = {"section": "node,shares", "group": name, "limit": LIMIT_MAX}
+        brokers = read_pages(find_pages(bootstrap, page, access), query).brokers()
+        delivered = [each for live in brokers.values() for each in live["shares"]["items"]] if brokers else None
+    except UserError as error:  # the rest is useful without it
+        click.echo(f"barnabas: warning: what is in flight is not known: {error}", err=True)
+    rows = share_groups.rows(described, share_groups.positions(bootstrap, name), delivered)
+    show(rows, share_groups.COLUMNS, as_json=as_json, title=share_groups.title(described))
 
 
 def owners_of(described: ConsumerGroupDescription) -> dict[tuple[str, int], MemberDescription]:

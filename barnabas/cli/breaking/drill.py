@@ -80,7 +80,7 @@ def _start_command(name: str) -> click.Command:
         chosen = DRILLS[name]
         directory = new_directory()
         config = {"offsets.topic.num.partitions": "3", **chosen.config, FAULTS_KEY: "true"}
-        cluster = LocalCluster(directory, chosen.brokers, port, config)
+        cluster = LocalCluster(directory, chosen.brokers, port, config, controller_count=chosen.controllers)
         try:
             cluster.plan()
             return Stage(cluster, name).run()

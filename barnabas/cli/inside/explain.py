@@ -82,17 +82,20 @@ def _topic_partition(text: str) -> TopicPartition:
 @json_option
 def group_command(name: str, bootstrap: str, page: str | None, access: Access, as_json: bool) -> None:
     """Explain a group: its state, its members and its lag."""
-    answers = _read(find_pages(bootstrap, page, access), section="node,groups,elsewhere", group=name, limit=LIMIT_MAX)
+    answers = _read(
+        find_pages(bootstrap, page, access), section="node,groups,elsewhere,shares", group=name, limit=LIMIT_MAX
+    )
     coordinator, group, waiting = _group_of(name, answers)
-    try:
-        positions, problem = _positions(name, bootstrap), ""
+    try:  # of a share group, the share coordinators have the positions
+        positions, problem = [] if group["type"] == "share" else _positions(name, bootstrap, group["type"]), ""
     except UserError as error:  # the coordinator's data is useful without positions
         positions, problem = [], str(error)
     if as_json:
         rows = None if problem else [_position_row(each) for each in positions]
         show_json([{"coordinator": coordinator, **group, "positions": rows}])
         return
-    _print(group_words(group, coordinator, positions, waiting, problem))
+    shares = [share for live in answers.brokers().values() for share in live["shares"]["items"]]
+    _print(group_words(group, coordinator, positions, waiting, problem, shares))
 
 
 def _group_of(name: str, answers: Answers) -> tuple[int, Group, list[Waiting]]:
@@ -109,10 +112,12 @@ def _group_of(name: str, answers: Answers) -> tuple[int, Group, list[Waiting]]:
     raise UserError(f"no broker that answers coordinates a group {name}{_silent_brokers(answers)}")
 
 
-def _positions(name: str, bootstrap: str) -> list[Position]:
+def _positions(name: str, bootstrap: str, kind: str) -> list[Position]:
     with admin(bootstrap) as client:
-        described = results(client.describe_consumer_groups([name]))[name]
-        owners = {key: str(member.member_id) for key, member in owners_of(described).items()}
+        owners: dict[tuple[str, int], str] = {}
+        if kind != "streams":  # its members have tasks, not partitions, and the page shows them
+            described = results(client.describe_consumer_groups([name]))[name]
+            owners = {key: str(member.member_id) for key, member in owners_of(described).items()}
         committed = committed_offsets(client, name)
         return by_partition(committed, end_offsets(client, list(committed.keys() | owners.keys())), owners)
 

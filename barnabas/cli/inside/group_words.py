@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.cli.inside.partition_words import INDENT, waiting_lines
-from barnabas.common.pages.live_shape import Group, Member, Waiting
+from barnabas.common.pages.live_shape import Group, Member, SharePartition, Waiting
 from barnabas.common.pages.phrases import count, duration, listed
 from barnabas.common.topic_partition import TopicPartition
 
 SHOWN = 20
+KINDS: Final = {
+    "classic": "classic group",
+    "consumer": "consumer group (KIP-848)",
+    "share": "share group (KIP-932)",
+    "streams": "streams group (KIP-1071)",
+}
+_SHARE_OFFSETS: Final = "The share coordinators have its offsets: barnabas group describe shows them."
 
 
 class Position(NamedTuple):
@@ -33,27 +40,57 @@ def group_words(
     positions: Sequence[Position],
     waiting: Iterable[Waiting] = (),
     problem: str = "",
+    shares: Sequence[SharePartition] = (),
 ) -> list[str]:
-    """The lines about a group, from its coordinator's page; `problem`: why its positions are not known."""
+    """The lines about a group, from its coordinator's page; `problem`: why its positions are not known.
+
+    `shares` are what the leaders' pages say of a share group.
+    """
     members: list[Member] = group["members"]["items"]
+    heading = [_heading(group, coordinator), f"It {group['sentence']}."]
+    if group["type"] == "share":
+        own = [_SHARE_OFFSETS, *_shares(shares)]
+        return [*heading, *_members(group, members, None), *own, *waiting_lines(waiting)]
     # Why: a coordinator reports no assignments while a classic group rebalances.
-    are_owners_known = group["type"] != "classic" or group["state"] in ("Stable", "Empty")
+    # A streams group assigns tasks, which the lines of its members have.
+    are_owners_known = group["type"] == "consumer" or (
+        group["type"] == "classic" and group["state"] in ("Stable", "Empty")
+    )
     return [
-        _heading(group, coordinator),
-        f"It {group['sentence']}.",
+        *heading,
         *_members(group, members, positions if are_owners_known and not problem else None),
         *([f"Its lag is unknown: {problem}."] if problem else _positions(positions, are_owners_known=are_owners_known)),
         *waiting_lines(waiting),
     ]
 
 
+def _shares(shares: Sequence[SharePartition]) -> list[str]:
+    if not shares:
+        return ["No broker that answers delivers records to it now."]
+    lines = [f"{count(len(shares), 'partition')} {'is' if len(shares) == 1 else 'are'} delivered to it:"]
+    for share in sorted(shares, key=lambda it: (it["topic"], it["partition"]))[:SHOWN]:
+        tp = TopicPartition(share["topic"], share["partition"])
+        flight = f"from offset {share['start_offset']} on, {count(share['in_flight'], 'offset')} in flight"
+        lines.append(f"{INDENT}{tp}: " + ("" if share["is_loading"] else f"{flight}; ") + share["sentence"])
+        for held in share["held"]["items"][:SHOWN]:
+            often = count(held["delivery_count"], "time")
+            span = f"{held['first_offset']} to {held['last_offset']}, delivered {often}"
+            lines.append(f"{INDENT}{INDENT}{held['member_id']} holds {span}")
+        if share["held"]["total"] > SHOWN:
+            lines.append(f"{INDENT}{INDENT}and {share['held']['total'] - SHOWN} more")
+    if len(shares) > SHOWN:
+        lines.append(f"{INDENT}and {len(shares) - SHOWN} more")
+    return lines
+
+
 def _heading(group: Group, coordinator: int) -> str:
-    kind = "classic group" if group["type"] == "classic" else "consumer group (KIP-848)"
-    how = f"{group['group_id']} is a {kind}, {group['state']}"
+    how = f"{group['group_id']} is a {KINDS[group['type']]}, {group['state']}"
     if group["since_ms"] >= 0:
         how += f" for {duration(group['since_ms'])}"
     counter = "generation" if group["type"] == "classic" else "group epoch"
     how += f", in {counter} {group['generation']}"
+    if "topology_epoch" in group:
+        how += f", topology epoch {group['topology_epoch']}" if group["topology_epoch"] >= 0 else ", without a topology"
     if group["protocol"]:
         how += f", assignor {group['protocol']}"
     return f"{how}. Broker {coordinator} coordinates it (__consumer_offsets-{group['coordinator_partition']})."
@@ -74,6 +111,8 @@ def _members(group: Group, members: Sequence[Member], positions: Sequence[Positi
             text += f", instance {member['instance_id']}"
         text += "), the leader" if group["leader"] == member["member_id"] else ")"
         text += f": {_member_state(group, member)}"
+        if "tasks" in member:
+            text += f"; its tasks: {member['tasks']}"
         if positions is not None:
             text += f"; it owns {listed(owned.get(member['member_id'], []), at_most=4) or 'nothing'}"
         lines.append(text)

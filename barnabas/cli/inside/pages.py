@@ -27,14 +27,14 @@ import click
 from barnabas.cli.address import bootstrap_option, host_port
 from barnabas.cli.cluster_nodes import CLIENT_ID, ask_any
 from barnabas.cli.errors import UserError
-from barnabas.cli.local.running import running_directories
+from barnabas.cli.local.running import cluster_at
 from barnabas.cli.security.command_config import connector
 from barnabas.client.connection import Connect, NodeConnectionError
 from barnabas.common.pages.live_shape import SCHEMA
 from barnabas.common.pages.page_access import OPEN, TOKEN_VARIABLE, Access, of_directory, of_environment, of_text
 from barnabas.common.pages.page_addresses import page_addresses
 from barnabas.common.pages.page_client import UNAUTHORIZED, ask
-from barnabas.common.processes.cluster_file import ClusterFile, ProcessEntry, read_cluster_file
+from barnabas.common.processes.cluster_file import ProcessEntry
 from barnabas.common.processes.ports import HOST
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -46,7 +46,7 @@ PATH: Final = "/live.json"
 TIMEOUT_S: Final = 2.0
 BYTES_MAX: Final = 64 * 1024 * 1024
 AT_ONCE: Final = 16
-METADATA_VERSION: Final = 12
+METADATA_VERSION: Final = 4  # of every release that a cluster can answer as
 CONFIGS_VERSION: Final = 4
 BROKER_RESOURCE: Final = 4
 HOST_KEY: Final = "barnabas.metrics.host"
@@ -93,9 +93,10 @@ class Answers(NamedTuple):
         """The reasons of the brokers that do not answer, by id."""
         return {each.page.id: each.problem for each in self.unanswered if each.page.role == BROKER}
 
-    def controller(self) -> dict[str, Any] | None:
-        """The controller's page; None if it does not answer."""
-        return next((live for page, live in self.found.items() if page.role != BROKER), None)
+    def controllers(self) -> list[dict[str, Any]]:
+        """The pages of the controllers that answer, the active one first."""
+        found = [live for page, live in self.found.items() if page.role != BROKER]
+        return sorted(found, key=lambda live: live.get("quorum", {}).get("role") != "leader")
 
 
 def page_options(command: Callable[..., T]) -> Callable[..., T]:
@@ -133,11 +134,12 @@ def find_pages(bootstrap: str, page: str | None = None, access: Access = OPEN) -
     """The pages of a cluster. Raises UserError if there are none."""
     if page is not None:
         return _with_peers([_page_at(text, access) for text in page.split(",")])
-    local = _local_cluster(bootstrap)
+    local = cluster_at(bootstrap)
     if local is not None:
         directory, content = local
         own = of_directory(directory)
-        return sorted(_of_process(process, access if own == OPEN else own) for process in content["processes"])
+        access = access if own == OPEN else own
+        return sorted(page for process in content["processes"] for page in _of_process(process, access))
     return _from_configs(bootstrap, access)
 
 
@@ -149,21 +151,13 @@ def _page_at(text: str, access: Access) -> Page:
     return Page(str(node["role"]), int(node["id"]), address, access=access)
 
 
-def _local_cluster(bootstrap: str) -> tuple[Path, ClusterFile] | None:
-    """The directory and the file of the local cluster that has one of these addresses."""
-    wanted = {text.strip() for text in bootstrap.split(",")}
-    for directory in running_directories():
-        cluster = read_cluster_file(directory)
-        if cluster is not None and wanted & set(cluster["bootstrap"].split(",")):
-            return directory, cluster
-    return None
-
-
-def _of_process(process: ProcessEntry, access: Access) -> Page:
+def _of_process(process: ProcessEntry, access: Access) -> list[Page]:
+    """The page of each role of a process."""
+    roles = [process["role"], *(["controller"] if "controller_port" in process else [])]
     port = int(process["metrics_port"])
     if port <= 0:
-        return Page(process["role"], process["id"], "", f"it has no page ({PORT_KEY})")
-    return Page(process["role"], process["id"], _address(HOST, port), access=access)
+        return [Page(role, process["id"], "", f"it has no page ({PORT_KEY})") for role in roles]
+    return [Page(role, process["id"], _address(HOST, port), access=access) for role in roles]
 
 
 def _from_configs(bootstrap: str, access: Access) -> list[Page]:
@@ -270,7 +264,9 @@ def read_page(page: Page, query: Mapping[str, object], timeout_s: float = TIMEOU
         raise UserError(page.problem)
     host, port = host_port(page.address)
     try:
-        target = f"{PATH}?{urlencode(query)}"
+        # Why the role: a process that has both shows the broker if not asked for the controller.
+        role = {} if page.role == BROKER else {"role": page.role}
+        target = f"{PATH}?{urlencode({**query, **role})}"
         answer = ask(host, port, "GET", target, page.access, timeout_s=timeout_s, bytes_max=BYTES_MAX)
         if answer.status == UNAUTHORIZED:
             raise UserError(f"its page at {page.address} asks for credentials: see --page-auth")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-SECTIONS = "node,processors,request_queue,handlers,purgatories,elsewhere,requests,events,brokers"
+SECTIONS = "node,processors,request_queue,handlers,purgatories,elsewhere,requests,events,brokers,quorum"
 ITEMS = 20  # of a list: the oldest come first
 INTERVAL_S = 2.0
 QUIT = "q"
@@ -100,7 +100,7 @@ def _sample(pages: Sequence[Page], timeout_s: float) -> Sample:
     answering = [page for page in answers.found if page.role == BROKER]
     partitions = read_pages(answering, {"section": "partitions", "limit": LIMIT_MAX}, timeout_s).brokers()
     whole = {broker: {**live, **partitions[broker]} for broker, live in brokers.items() if broker in partitions}
-    return Sample(whole, answers.unreachable_brokers(), answers.controller())
+    return Sample(whole, answers.unreachable_brokers(), answers.controllers())
 
 
 # --- into a pipe

@@ -7,7 +7,7 @@ between them has none yet.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from barnabas.common.pages.live_shape import STATIONS
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
     brokers: Lives
     unreachable: Mapping[int, str]  # broker id -> why it does not answer
-    controller: Mapping[str, Any] | None = None
+    controllers: Sequence[Mapping[str, Any]] = ()  # the active one first
 
 
 class BrokerRow(NamedTuple):
@@ -86,6 +86,19 @@ class ControllerRow(NamedTuple):
     fenced: int
 
 
+class QuorumRow(NamedTuple):
+    """A controller of several, as it describes itself; `behind` and `fetched_ms` are the leader's, -1 if not known."""
+
+    controller: int
+    role: str
+    epoch: int
+    voted: int | None
+    log_end_offset: int
+    behind: int
+    fetched_ms: int
+    reason: str  # why it has this role
+
+
 class Frame(NamedTuple):
     """The whole content of the screen."""
 
@@ -96,14 +109,18 @@ class Frame(NamedTuple):
     requests: list[RequestRow]  # by total time, longest first
     waits: list[WaitRow]  # oldest first, fetches last
     partitions: list[PartitionRow]  # those with missing replicas first, then the busiest
+    clock_offset_ms: int = 0  # by how much the cluster's time was moved ahead on purpose
+    quorum: Sequence[QuorumRow] = ()  # by id; empty with one controller
 
     def as_json(self) -> dict[str, Any]:
         """The frame as JSON values."""
         return {
             "at_ms": self.at_ms,
+            "clock_offset_ms": self.clock_offset_ms,
             "cluster_id": self.cluster_id,
             "brokers": [row._asdict() for row in self.brokers],
             "controller": None if self.controller is None else self.controller._asdict(),
+            "quorum": [row._asdict() for row in self.quorum],
             "requests": [row._asdict() for row in self.requests],
             "waits": [row._asdict() for row in self.waits],
             "partitions": [row._asdict() for row in self.partitions],
@@ -120,11 +137,13 @@ def make_frame(before: Sample, now: Sample) -> Frame:
         first["at_ms"],
         first["node"]["cluster_id"],
         sorted(rows),
-        None if now.controller is None else _controller(now.controller),
+        _controller(now.controllers[0]) if now.controllers else None,
         _requests(before.brokers, now.brokers, elapsed_s),
         # Why fetches last: waiting is normal for them.
         sorted(_waits(now.brokers), key=lambda row: (row.purgatory == FETCHES, -row.oldest_ms)),
         _partitions(before.brokers, now.brokers, elapsed_s),
+        first.get("clock_offset_ms", 0),
+        _quorum(now.controllers),
     )
 
 
@@ -167,6 +186,30 @@ def _controller(live: Mapping[str, Any]) -> ControllerRow:
     return ControllerRow(
         live["node"]["id"], events["total"], events["idle"], states.count("active"), states.count("fenced")
     )
+
+
+def _quorum(controllers: Sequence[Mapping[str, Any]]) -> list[QuorumRow]:
+    """A row for each controller that answers; none if there is one controller."""
+    views = {live["node"]["id"]: live["quorum"] for live in controllers if "quorum" in live}
+    members = {each["id"]: each for view in views.values() if view["role"] == "leader" for each in view["members"]}
+    if max((len(view["members"]) for view in views.values()), default=0) < 2:
+        return []
+    rows = []
+    for id_, view in sorted(views.items()):
+        member, changes = members.get(id_, {}), view["changes"]
+        rows.append(
+            QuorumRow(
+                id_,
+                view["role"],
+                view["epoch"],
+                view["voted"],
+                view["end_offset"],
+                member.get("behind", -1),
+                member.get("fetched_ms", -1),
+                changes[0]["reason"] if changes else "",
+            )
+        )
+    return rows
 
 
 def _requests(before: Lives, now: Lives, elapsed_s: Mapping[int, float | None]) -> list[RequestRow]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from barnabas.cli.inside.top_frame import BrokerRow, Frame, PartitionRow, RequestRow, WaitRow
+from barnabas.cli.inside.top_frame import BrokerRow, Frame, PartitionRow, QuorumRow, RequestRow, WaitRow
 from barnabas.common.pages.live_shape import STATIONS
 from barnabas.common.pages.phrases import count, duration
 
@@ -37,6 +37,7 @@ def lines(frame: Frame, width: int, height: int | None = None, hint: str = "") -
     available = None if height is None else max(0, height - len(_title(frame, hint)))
     sections: list[tuple[str, list[Block]]] = [
         (_BROKER_HEADER, brokers),
+        (_QUORUM_HEADER, [[_member(row)] for row in frame.quorum]),
         (_REQUEST_HEADER, [[_request(row)] for row in frame.requests]),
         ("what waits, the oldest of each purgatory", [_wait(row, width) for row in frame.waits]),
         (_PARTITION_HEADER, [[_partition(row)] for row in frame.partitions]),
@@ -76,6 +77,8 @@ def _title(frame: Frame, hint: str) -> list[Line]:
     time = datetime.fromtimestamp(frame.at_ms / 1000).strftime("%H:%M:%S")
     alive = sum(not row.problem for row in frame.brokers)
     parts = [f"barnabas top {time}", f"{alive} of {count(len(frame.brokers), 'broker')}"]
+    if frame.clock_offset_ms:
+        parts.append(f"clock moved {duration(frame.clock_offset_ms)} ahead")
     if hint:
         parts.append(hint)
     controller = frame.controller
@@ -92,6 +95,7 @@ _BROKER_HEADER: Final = (
     f"{'broker':<7}{'state':<11}{'conns':>6}{'net idle':>9}{'req queue':>11}{'busy':>7}{'idle':>6}{'resp.q':>8}"
     f"{'parked':>8}{'req/s':>7}"
 )
+_QUORUM_HEADER: Final = f"{'quorum':<7}{'role':<13}{'epoch':>6}{'vote':>6}{'log end':>11}{'behind':>8}  because"
 _REQUEST_HEADER: Final = f"{'mean ms':<19}{'/s':>7}" + "".join(f"{name:>8}" for name in STATION_NAMES) + f"{'':>1}total"
 _PARTITION_HEADER: Final = (
     f"{'partition':<31}{'leader':>7}{'records/s':>11}{'log end':>11}{'above hw':>10}{'in sync':>10}"
@@ -116,6 +120,16 @@ def _broker(row: BrokerRow) -> Block:
             style,
         )
     ]
+
+
+def _member(row: QuorumRow) -> Line:
+    vote = "-" if row.voted is None else row.voted
+    behind = "-" if row.behind < 0 else row.behind
+    style = PLAIN if row.role in ("leader", "follower") and row.behind <= 0 else ATTENTION
+    return Line(
+        f"{row.controller:<7}{row.role:<13}{row.epoch:>6}{vote:>6}{row.log_end_offset:>11}{behind:>8}  {row.reason}",
+        style,
+    )
 
 
 def _request(row: RequestRow) -> Line:

@@ -10,10 +10,13 @@
     GET    /recorder?api=…      {"requests": [record, …]} of all nodes
     POST   /recorder            {"recording": true}
     DELETE /recorder            delete the recorded requests
+    GET    /clock               {"now_ms": …, "offset_ms": …}: the cluster's time, and how far it is ahead
+    POST   /clock               {"advance": "7d"}, also with "step": "1h": move the time forward, then respond as GET
 
-A mistake is 400 with {"error": one line}. The page exists if the cluster runs with barnabas.faults.enable=true. It
-listens on the loopback interface; the ready line and cluster.json contain its URL. If the nodes' pages ask for
-credentials (barnabas.pages.auth.*), so does this one: DIR/pages.json has one that it accepts, for its user alone.
+A mistake is 400 with {"error": one line}. The page exists if the cluster runs with barnabas.faults.enable=true or
+barnabas.clock.enable=true. It listens on the loopback interface; the ready line and cluster.json contain its URL. If
+the nodes' pages ask for credentials (barnabas.pages.auth.*), so does this one: DIR/pages.json has one that it accepts,
+for its user alone. A cluster that `up --security` secures with TLS has it here, too.
 Actions on processes go to the supervisor through its control socket, as in `barnabas node`.
 
 *Threads*: one accepts; one more per connection handles its request. Neither calls the supervisor.
@@ -37,6 +40,9 @@ from barnabas.common.processes.cluster_file import ProcessEntry, process_state, 
 from barnabas.common.processes.ports import HOST
 
 if TYPE_CHECKING:
+    import ssl
+
+    from barnabas.clock import ClusterClock
     from barnabas.faults import Faults
 
 OK, CREATED, BAD, MISSING = 200, 201, 400, 404
@@ -48,11 +54,14 @@ Response = tuple[int, dict[str, Any]]
 class ControlPage:
     """Serves the cluster in a directory while the block runs."""
 
-    def __init__(self, directory: Path, credential: str = "") -> None:
+    def __init__(self, directory: Path, credential: str = "", certificate: Path | None = None) -> None:
+        """`certificate` is a PEM file with a key and its certificate; None: no TLS."""
         self._directory = directory  # fixed before start
         self._auth = PageAuth([credential], SystemClock()) if credential else None  # fixed before start
+        self._tls = None if certificate is None else _ServerTls(certificate)  # fixed before start
         self._listener = socket.create_server((HOST, 0))
-        self.url = f"http://{HOST}:{self._listener.getsockname()[1]}"
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://{HOST}:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> ControlPage:
         threading.Thread(target=self._serve, name="control-http", daemon=True).start()
@@ -77,10 +86,15 @@ class ControlPage:
 
         with connection, contextlib.suppress(OSError):
             connection.settimeout(TIMEOUT_S)
-            handle(connection, address, self.respond, self._auth)
+            if self._tls is None:
+                handle(connection, address, self.respond, self._auth)
+                return
+            with self._tls.context().wrap_socket(connection, server_side=True) as stream:
+                handle(stream, address, self.respond, self._auth)
 
     def respond(self, method: str, target: str, body: bytes) -> Response:
         """The response to one request: an HTTP status and JSON values."""
+        from barnabas.clock import ClockError
         from barnabas.faults import FaultError, FaultsUnavailableError
 
         parts = urlsplit(target)
@@ -90,7 +104,7 @@ class ControlPage:
             return MISSING, {"error": f"there is no {method} {parts.path} here"}
         try:
             return resource(self, below, dict(parse_qsl(parts.query)), body)
-        except (FaultError, ClusterError, FaultsUnavailableError) as error:
+        except (FaultError, ClusterError, FaultsUnavailableError, ClockError) as error:
             return BAD, {"error": str(error)}
 
     def faults(self) -> Faults:
@@ -98,6 +112,12 @@ class ControlPage:
         from barnabas.faults import Faults
 
         return Faults(self._directory)
+
+    def clock(self) -> ClusterClock:
+        """The clock of the cluster."""
+        from barnabas.clock import ClusterClock
+
+        return ClusterClock(self._directory)
 
     def entries(self) -> list[ProcessEntry]:
         """The processes of the cluster; raises ClusterError while it does not run."""
@@ -111,6 +131,40 @@ class ControlPage:
         return self.faults().act(action, node_id)
 
 
+class _ServerTls:
+    """The context for connections, which is made again when its file has changed: a certificate is renewed in time.
+
+    *Threads*: any.
+    """
+
+    def __init__(self, certificate: Path) -> None:
+        self._file = certificate  # fixed before start
+        self._loaded = self._load()  # replaced whole; two threads may both do it
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next connection; the former one if a changed file cannot be used."""
+        with contextlib.suppress(OSError):  # ssl.SSLError is one
+            if self._stamp() != self._loaded[0]:
+                self._loaded = self._load()
+        return self._loaded[1]
+
+    def _load(self) -> tuple[tuple[int, int], ssl.SSLContext]:
+        return self._stamp(), _server_context(self._file)
+
+    def _stamp(self) -> tuple[int, int]:
+        status = self._file.stat()
+        return status.st_ino, status.st_ctime_ns
+
+
+def _server_context(certificate: Path) -> ssl.SSLContext:
+    import ssl  # Why here: few clusters have TLS
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate)
+    return context
+
+
 Resource = Callable[[ControlPage, str, dict[str, str], bytes], Response]
 
 
@@ -119,7 +173,7 @@ def _parsed(body: bytes) -> Any:
 
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FaultError(f"the body is not JSON: {error}") from None
 
 
@@ -183,6 +237,21 @@ def _clear_recorder(page: ControlPage, _below: str, _query: dict[str, str], _bod
     return OK, {}
 
 
+def _time(page: ControlPage, _below: str, _query: dict[str, str], _body: bytes) -> Response:
+    states = page.clock().look()
+    return OK, {key: max(state[key] for state in states) for key in ("now_ms", "offset_ms")}
+
+
+def _advance(page: ControlPage, below: str, query: dict[str, str], body: bytes) -> Response:
+    from barnabas.clock import ClockError
+
+    content = _parsed(body)
+    if not isinstance(content, dict) or not {"advance"} <= content.keys() <= {"advance", "step"}:
+        raise ClockError('expected POST /clock with {"advance": "7d"}, or with "step", too')
+    page.clock().advance(content["advance"], step=content.get("step"))
+    return _time(page, below, query, body)
+
+
 _RESOURCES: dict[tuple[str, str], Resource] = {
     ("GET", "nodes"): _nodes,
     ("POST", "nodes"): _act,
@@ -193,4 +262,6 @@ _RESOURCES: dict[tuple[str, str], Resource] = {
     ("GET", "recorder"): _recorded,
     ("POST", "recorder"): _record,
     ("DELETE", "recorder"): _clear_recorder,
+    ("GET", "clock"): _time,
+    ("POST", "clock"): _advance,
 }

@@ -13,6 +13,7 @@ from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.pages.page_guard import PageGuard
 
 BODY_BYTES_MAX = 1 << 20
+LENGTH_DIGITS_MAX = 10
 
 Respond = Callable[[str, str, bytes], tuple[int, dict[str, Any]]]  # method, target, body -> status, JSON values
 
@@ -25,6 +26,12 @@ def handle(connection: socket.socket, address: tuple[str, int], respond: Respond
 
         def do_GET(self) -> None:
             """Check the request and send the response."""
+            # Why first: a connection that is closed before all of it was read loses the response on its way.
+            length = self.headers.get("Content-Length", "0")
+            if not length.isdecimal() or len(length) > LENGTH_DIGITS_MAX or int(length) > BODY_BYTES_MAX:
+                self.send_error(413)
+                return
+            content = self.rfile.read(int(length))
             # A page in a user's browser must not be able to break a cluster.
             hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
             if PageGuard().refusal(hosts, origins, can_change=True) is not None:
@@ -34,11 +41,7 @@ def handle(connection: socket.socket, address: tuple[str, int], respond: Respond
             if denied:
                 self._deny(denied)
                 return
-            length = self.headers.get("Content-Length", "0")
-            if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
-                self.send_error(413)
-                return
-            status, values = respond(self.command, self.path, self.rfile.read(int(length)))
+            status, values = respond(self.command, self.path, content)
             body = json.dumps(values, ensure_ascii=False).encode() + b"\n"
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

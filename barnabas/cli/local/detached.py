@@ -124,7 +124,8 @@ def _rows(directory: Path) -> list[Row]:
         is_broker = process["role"] == "broker"
         address = next(brokers, None) if is_broker else f"127.0.0.1:{process['port']}"
         page = f"{scheme}://127.0.0.1:{process['metrics_port']}/live" if process["metrics_port"] > 0 else None
-        rows.append(_row(process["role"], process["id"], process["pid"], address, page, directory))
+        role = "broker,controller" if "controller_port" in process else process["role"]
+        rows.append(_row(role, process["id"], process["pid"], address, page, directory))
     return rows
 
 

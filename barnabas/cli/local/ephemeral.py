@@ -34,6 +34,7 @@ from barnabas.cli.errors import UserError
 from barnabas.cli.local.ready import Ready
 from barnabas.cli.local.supervisor import FAULTS_KEY, Supervisor
 from barnabas.cluster import LocalCluster, ProcessDiedError
+from barnabas.cluster.plan import CLOCK_KEY
 from barnabas.common.processes.cluster_file import LOCK_NAME, NAME
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ STDIN = 0
 READ_BYTES = 65536
 COMMAND_END_S = 10
 
-#: Defaults for tests: faults can be injected (docs/faults.md), a killed broker is fenced soon, and few partitions of
-#: the internal topics have to be created for the first consumer.
+#: Defaults for tests: faults can be injected (docs/faults.md), the clock can be moved (docs/clock.md), a killed broker
+#: is fenced soon, and few partitions of the internal topics have to be created for the first consumer.
 SETTINGS = {
     FAULTS_KEY: "true",
+    CLOCK_KEY: "true",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "3",
@@ -92,6 +94,8 @@ def run_ephemeral(
     check: Callable[[LocalCluster], None],
     first_id: int = 0,
     security: Callable[[Path], ClusterSecurity] | None = None,
+    controllers: int = 1,
+    is_combined: bool = False,
 ) -> int:
     """Run a cluster until an event ends it; return the exit code (the command's, if there is one).
 
@@ -100,7 +104,16 @@ def run_ephemeral(
     directory = new_directory()
     try:
         own = None if security is None else security(directory)
-        cluster = LocalCluster(directory, brokers, port, {**SETTINGS, **config}, first_id=first_id, security=own)
+        cluster = LocalCluster(
+            directory,
+            brokers,
+            port,
+            {**SETTINGS, **config},
+            first_id=first_id,
+            security=own,
+            controller_count=controllers,
+            is_combined=is_combined,
+        )
         cluster.plan()
         if config:
             check(cluster)

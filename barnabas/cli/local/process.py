@@ -1,4 +1,4 @@
-"""`barnabas broker FILE` and `barnabas controller FILE`: one process from a Kafka-style server.properties."""
+"""`barnabas server FILE`, `barnabas broker FILE`, `barnabas controller FILE`: one process from a server.properties."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def _become(module: str, file: Path, overrides: tuple[str, ...], *more: str) -> 
 @click.command()
 @_FILE
 @_OVERRIDE
+def server(file: Path, override: tuple[str, ...]) -> None:
+    """Run the roles that FILE names (process.roles: broker, controller or both), as Kafka's kafka-server-start."""
+    _become("barnabas.server.main", file, override)
+
+
+@click.command()
+@_FILE
+@_OVERRIDE
 def broker(file: Path, override: tuple[str, ...]) -> None:
     """Run one broker from FILE until SIGTERM (controlled shutdown) or SIGINT."""
     _become("barnabas.broker.main", file, override)
@@ -42,7 +50,7 @@ class _RunUnlessNamed(click.Group):
 
 @click.group(cls=_RunUnlessNamed)
 def controller() -> None:
-    """Run the controller from FILE (`barnabas controller FILE`), or rebuild its lost metadata log."""
+    """Run the controller from FILE (`barnabas controller FILE`), format its directory, or rebuild its lost log."""
 
 
 @controller.command("run")
@@ -66,3 +74,35 @@ def recover(file: Path, from_brokers: str, override: tuple[str, ...]) -> None:
     partitions, replicas, configs and features. The command reports what it cannot restore, or refuses to run.
     """
     _become("barnabas.controller.recover", file, override, "--from-brokers", from_brokers)
+
+
+@controller.command("format")
+@_FILE
+@click.option("--cluster-id", help="The id that all controllers share. Default: CLUSTER_ID, or a new one (standalone).")
+@click.option("--standalone", is_flag=True, help="This controller is the first voter of a new cluster.")
+@click.option("--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY,...", help="The first voters of a new cluster.")
+@click.option(
+    "--no-initial-controllers", is_flag=True, help="It follows, until `barnabas quorum add` makes it a voter."
+)
+@_OVERRIDE
+def format_controller(
+    file: Path,
+    cluster_id: str | None,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    override: tuple[str, ...],
+) -> None:
+    """Format the directory that FILE names, as Kafka's `kafka-storage format`.
+
+    With --standalone, --initial-controllers or --no-initial-controllers the voters are kept in the metadata
+    (kraft.version 1) and can change. Without any of them, FILE must have controller.quorum.voters.
+    """
+    more = [] if cluster_id is None else ["--cluster-id", cluster_id]
+    if standalone:
+        more.append("--standalone")
+    if initial_controllers is not None:
+        more += ["--initial-controllers", initial_controllers]
+    if no_initial_controllers:
+        more.append("--no-initial-controllers")
+    _become("barnabas.controller.metadata.format", file, override, *more)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
-from barnabas.cli.local.client_settings import settings_lines
+from barnabas.cli.local.client_settings import login_link, page_lines, settings_lines
 from barnabas.common.pages.page_access import of_directory
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Ready(NamedTuple):
     metrics: str  # HOST:PORT,... of the pages, the controller's last
     control: str = ""  # URL
     security: str = ""  # directory of the authority, the keys and the users' settings; "": PLAINTEXT
+    is_combined: bool = False  # the brokers are controllers, too; `parse` does not know it
 
     def line(self) -> str:
         """`ready bootstrap=... metrics=... [control=...] [security=...]`: other programs parse it."""
@@ -33,7 +34,7 @@ class Ready(NamedTuple):
     def of(cls, cluster: LocalCluster) -> Ready:
         """The addresses of a started cluster."""
         security = "" if cluster.security is None else str(cluster.security.directory)
-        return cls(cluster.bootstrap, cluster.metrics, cluster.control_url, security)
+        return cls(cluster.bootstrap, cluster.metrics, cluster.control_url, security, cluster.is_combined)
 
     @classmethod
     def parse(cls, line: str) -> Ready | None:
@@ -49,14 +50,12 @@ class Ready(NamedTuple):
         """The lines for people."""
         count = len(self.bootstrap.split(","))
         pages = self.metrics.split(",")[0]
-        scheme = of_directory(directory).scheme
+        secured = Path(self.security) if self.security else None
+        access = of_directory(directory)
         kept = "removed at the end; --data-dir keeps it" if is_temporary else "kept"
         rows = [
             ("bootstrap", self.bootstrap),
-            (
-                "live page",
-                f"{scheme}://{pages}/live" if pages else "none (barnabas.metrics.port=-1)",
-            ),
+            ("live page", login_link(access, pages, secured) if pages else "none (barnabas.metrics.port=-1)"),
             *([("faults", self.control)] if self.control else []),
             ("data", f"{directory} ({kept})"),
             ("stop", "barnabas down" if is_detached else "Ctrl-C, or: barnabas down"),
@@ -64,5 +63,8 @@ class Ready(NamedTuple):
             ("", "barnabas consume greetings --from-beginning --until-end"),
         ]
         brokers = "1 broker" if count == 1 else f"{count} brokers"
-        lines = [f"Barnabas is ready: {brokers} and a controller.", *(f"  {name:<11}{text}" for name, text in rows)]
-        return lines + (settings_lines(Path(self.security)) if self.security else [])
+        controllers = "controller in one process each" if self.is_combined else "a controller"
+        lines = [f"Barnabas is ready: {brokers} and {controllers}.", *(f"  {name:<11}{text}" for name, text in rows)]
+        if secured is None:
+            return lines
+        return [*lines, *(page_lines(access, secured) if pages else []), *settings_lines(secured)]

@@ -16,7 +16,7 @@ from typing import TypeVar
 import click
 
 from barnabas.cli.errors import UserError
-from barnabas.common.processes.cluster_file import is_supervisor, read_cluster_file
+from barnabas.common.processes.cluster_file import ClusterFile, is_supervisor, read_cluster_file
 
 T = TypeVar("T")
 DIRECTORY_VARIABLE = "BARNABAS_DATA_DIR"
@@ -68,6 +68,20 @@ def running_directories() -> list[Path]:
             else:
                 pointer.unlink()
     return directories
+
+
+def cluster_at(bootstrap: str) -> tuple[Path, ClusterFile] | None:
+    """Return the directory and the file of the running local cluster that has one of these addresses.
+
+    $BARNABAS_DATA_DIR counts too: an ephemeral cluster has no pointer, but its command has the variable.
+    """
+    wanted = {text.strip() for text in bootstrap.split(",")}
+    named = os.environ.get(DIRECTORY_VARIABLE)
+    for directory in [*([Path(named).absolute()] if named else []), *running_directories()]:
+        content = read_cluster_file(directory)
+        if content is not None and is_supervisor(content) and wanted & set(content["bootstrap"].split(",")):
+            return directory, content
+    return None
 
 
 def chosen_directory(data_dir: Path | None) -> Path:

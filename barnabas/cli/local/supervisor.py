@@ -1,8 +1,8 @@
 """The event loop of `barnabas up`, and the control socket that `barnabas node` connects to.
 
 One thread waits for three kinds of events: a stop signal (through the signal wake-up descriptor), the end of a child
-(its pidfd), and a connection on DIR/control.sock. The supervisor acts on nodes for other commands because only a parent
-can be sure that a pid is still its child's.
+(its pidfd), and a connection on DIR/control.sock. Every few hours it looks whether certificates expire soon. The
+supervisor acts on nodes for other commands because only a parent can be sure that a pid is still its child's.
 
 *Signals*: the first SIGINT, SIGTERM or SIGHUP starts an orderly stop; any further one kills all processes at once. The
 exit code is 130 after SIGINT, 0 after the others.
@@ -25,12 +25,14 @@ from collections.abc import Callable, Iterator
 from barnabas.cli.local.ready import Ready
 from barnabas.cli.local.running import announced
 from barnabas.cluster import CancelledError, ClusterError, LocalCluster, Node
+from barnabas.cluster.plan import CLOCK_KEY
 from barnabas.control import MESSAGE_MAX_BYTES, control_path, short_name
 
 REQUEST_TIMEOUT_S = 5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
 FAULTS_KEY = "barnabas.faults.enable"
+RENEWAL_CHECK_S = 6 * 60 * 60
 
 
 class Supervisor:
@@ -65,13 +67,15 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _control_page(self) -> Iterator[None]:
-        """Serve the control page while the block runs, if faults are enabled."""
-        if self._cluster.config.get(FAULTS_KEY, "").lower() != "true":
+        """Serve the control page while the block runs, if faults or moves of the clock are enabled."""
+        if not any(self._cluster.config.get(key, "").lower() == "true" for key in (FAULTS_KEY, CLOCK_KEY)):
             yield
             return
-        from barnabas.cli.local.control_page import ControlPage  # Why here: few clusters have faults
+        from barnabas.cli.local.control_page import ControlPage  # Why here: few clusters have one
 
-        with ControlPage(self._cluster.directory, self._cluster.page_access.credential) as page:
+        security = self._cluster.security
+        certificate = None if security is None else security.control_certificate()
+        with ControlPage(self._cluster.directory, self._cluster.page_access.credential, certificate) as page:
             self._cluster.control_url = page.url
             yield
 
@@ -138,12 +142,22 @@ class Supervisor:
         with self._listening(), self.announced():
             self.on_ready()
             while not self.is_over:
-                self._turn()
+                self._turn(RENEWAL_CHECK_S)
+                self._renew_certificates()
 
     def _turn(self, timeout_s: float | None = None) -> None:
         for key, _ in self._selector.select(timeout_s):
             handler: Callable[[], None] = key.data
             handler()
+
+    def _renew_certificates(self) -> None:
+        try:
+            is_done = self._cluster.renew_certificates()
+        except OSError as error:
+            print(f"barnabas: the certificates cannot be renewed: {error}", file=sys.stderr, flush=True)
+            return
+        if is_done:
+            print("barnabas: the certificates expire soon, and were issued again", file=sys.stderr, flush=True)
 
     def _is_cancelled(self) -> bool:
         self._turn(0)

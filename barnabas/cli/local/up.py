@@ -29,12 +29,25 @@ if TYPE_CHECKING:
     from barnabas.cluster.security.cluster_security import ClusterSecurity
 
 PORT = 9092
+COMPAT_KEY = "barnabas.compat.release"
+CONTROLLERS_MAX = 9
 PORT_MAX = 65535
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--brokers", type=click.IntRange(1, 99), default=3, show_default=True, help="Number of brokers.")
-@click.option("--controllers", type=click.IntRange(1), default=1, show_default=True, help="Number of controllers.")
+@click.option(
+    "--controllers",
+    type=click.IntRange(1, CONTROLLERS_MAX),
+    default=1,
+    show_default=True,
+    help="Number of controllers; several elect the active one, and go on while a majority of them runs.",
+)
+@click.option(
+    "--combined",
+    is_flag=True,
+    help="Every broker is a controller, too: with --brokers 1 the cluster is one process. Excludes --controllers.",
+)
 @click.option("--first-id", type=click.IntRange(0, 1000), default=0, show_default=True, help="Id of the first broker.")
 @click.option(
     "--security",
@@ -53,6 +66,11 @@ PORT_MAX = 65535
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Kept and reused. Default: a temporary one.",
+)
+@click.option(
+    "--compat",
+    metavar="RELEASE",
+    help="Answer clients as this release of Kafka, 0.11 to 4.2: with its APIs, versions and features.",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Any key of Kafka's server properties.")
 @click.option(
@@ -73,11 +91,13 @@ PORT_MAX = 65535
 def up(
     brokers: int,
     controllers: int,
+    combined: bool,
     first_id: int,
     security: str,
     users: str,
     port: int | None,
     data_dir: Path | None,
+    compat: str | None,
     configs: tuple[str, ...],
     config_file: Path | None,
     ephemeral: bool,
@@ -91,13 +111,16 @@ def up(
 
     With --ephemeral and a COMMAND, run until it ends: `barnabas up --ephemeral -- pytest`.
     """
-    if controllers > 1:
-        raise UserError(f"--controllers {controllers}: a quorum of controllers is not built yet; start one")
     if port is None:
         port = 0 if ephemeral else PORT
     if port + brokers - 1 > PORT_MAX:
         raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
     config = {**slow_motion_properties(slow_motion), **properties_of(config_file), **dict(map(key_value, configs))}
+    config |= _compat_properties(compat)
+    if combined and controllers > 1:
+        raise UserError("--combined excludes --controllers: every broker is a controller")
+    if combined and brokers > CONTROLLERS_MAX:
+        raise UserError(f"--combined: at most {CONTROLLERS_MAX} nodes, since each of them is a controller")
     secure = _security(security, users)
     if ephemeral:
         if data_dir is not None or detach:
@@ -111,6 +134,8 @@ def up(
             check=_check,
             first_id=first_id,
             security=secure,
+            controllers=controllers,
+            is_combined=combined,
         )
     if command or print_env:
         raise UserError("a COMMAND and --print-env need --ephemeral")
@@ -118,13 +143,27 @@ def up(
     directory = Path(tempfile.mkdtemp(prefix="barnabas-")) if data_dir is None else data_dir.absolute()
     if detach:
         options = ["--brokers", str(brokers), "--port", str(port), "--first-id", str(first_id)]
+        options += ["--combined"] if combined else ["--controllers", str(controllers)]
         if secure is not None:
             secure(directory)  # remembers the users, so that no process shows their passwords
             options += ["--security", security]
         return detached.start(options, config, directory, is_temporary=is_temporary)
     own = None if secure is None else secure(directory)
-    cluster = LocalCluster(directory, brokers, port, config, first_id=first_id, security=own)
+    cluster = LocalCluster(
+        directory,
+        brokers,
+        port,
+        config,
+        first_id=first_id,
+        security=own,
+        controller_count=controllers,
+        is_combined=combined,
+    )
     return _run(cluster, is_temporary=is_temporary)
+
+
+def _compat_properties(release: str | None) -> dict[str, str]:
+    return {} if release is None else {COMPAT_KEY: release}
 
 
 def _security(protocol: str, users: str) -> Callable[[Path], ClusterSecurity] | None:
@@ -162,6 +201,13 @@ def _supervise(cluster: LocalCluster, *, is_temporary: bool) -> int:
         print(
             f"barnabas: warning: {cluster.directory} also has data of {names}, not started now (--brokers, "
             "--first-id): their replicas are missing, and partitions without other replicas are offline",
+            file=sys.stderr,
+            flush=True,
+        )
+    if cluster.forgets_clock():
+        print(
+            f"barnabas: warning: the clock of {cluster.directory} was moved ahead, and its brokers now go back to the "
+            "present: start it with barnabas.clock.enable=true, or remove the file clock",
             file=sys.stderr,
             flush=True,
         )

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from barnabas.cli.errors import UserError
-from barnabas.cli.local.running import running_directories
-from barnabas.common.processes.cluster_file import read_cluster_file
+from barnabas.cli.local.running import cluster_at
 
 if TYPE_CHECKING:
     from barnabas.client.client_properties import ClientProperties
@@ -31,6 +30,7 @@ logging.getLogger("barnabas.client").addHandler(logging.NullHandler())  # errors
 T = TypeVar("T")
 VARIABLE = "BARNABAS_COMMAND_CONFIG"
 _META = "barnabas.command_config"
+_META_OPTION = "barnabas.command_config.option"
 
 
 def command_config_option(command: Callable[..., T]) -> Callable[..., T]:
@@ -47,6 +47,7 @@ def command_config_option(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def _remember(ctx: click.Context, _parameter: click.Parameter, file: Path | None) -> None:
+    ctx.meta[_META_OPTION] = file is not None
     if file is None and os.environ.get(VARIABLE):
         file = Path(os.environ[VARIABLE])
     if file is not None and not ctx.resilient_parsing:
@@ -57,6 +58,12 @@ def chosen() -> ClientProperties | None:
     """Return the settings that the user gave; None if there are none."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(_META)
+
+
+def is_by_option() -> bool:
+    """Return whether `chosen` comes from the command line, and not from the variable."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_META_OPTION))
 
 
 def settings_for(bootstrap: str) -> ClientProperties | None:
@@ -114,10 +121,6 @@ def _load(file: Path) -> ClientProperties:
 
 def _file_of_local_cluster(bootstrap: str) -> Path | None:
     """Return the settings file of the running local cluster that has one of these addresses."""
-    wanted = {text.strip() for text in bootstrap.split(",")}
-    for directory in running_directories():
-        cluster = read_cluster_file(directory)
-        if cluster is not None and wanted & set(cluster["bootstrap"].split(",")):
-            file = cluster.get("command_config")
-            return Path(file) if file else None
-    return None
+    found = cluster_at(bootstrap)
+    file = None if found is None else found[1].get("command_config")
+    return Path(file) if file else None

@@ -16,6 +16,8 @@ from barnabas.client.connection import Connect, NodeConnection
 from barnabas.client.errors import NodeConnectionError, NodeLoginError
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from barnabas.security.sasl.mechanism import GSSAPI
+from barnabas.security.tls.errors import TlsError
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -30,6 +32,9 @@ SOON_DAYS = 30
 NOT_YET_VALID, EXPIRED = 9, 10
 NO_ISSUER = frozenset({2, 18, 19, 20, 21})
 OTHER_NAME = frozenset({62, 64})
+
+#: A part of the answer to a login whose reason is not shown.
+REFUSED = "due to invalid credentials with SASL mechanism"
 
 #: Alerts of the other end, and what they mean for this one.
 ALERTS = (
@@ -53,10 +58,12 @@ def explain(
     cause, security = error.__cause__, _security_of(connect)
     is_tls = security is not None and security.tls is not None
     if isinstance(error, NodeLoginError):
-        return str(error)
+        return _login(error, security)
+    if isinstance(cause, TlsError):
+        cause = cause.__cause__ or cause
     if isinstance(cause, ssl.SSLCertVerificationError):
         return _verification(cause, host, port, clock or SystemClock())
-    if isinstance(cause, ssl.SSLError):
+    if isinstance(cause, (ssl.SSLError, TlsError)):
         text = str(cause).upper().replace(" ", "_")
         return next((words for alert, words in ALERTS if alert in text), str(error))
     if isinstance(cause, (ConnectionRefusedError, socket.gaierror)):
@@ -74,6 +81,17 @@ def explain(
                 f"the listener at {host}:{port} asks for a login: set security.protocol={protocol} and sasl.mechanism "
                 f"({', '.join(mechanisms)}) (--command-config)"
             )
+    return str(error)
+
+
+def _login(error: NodeLoginError, security: ClientSecurity | None) -> str:
+    """Return why a login failed. A listener that refuses a Kerberos ticket keeps its reason to itself."""
+    is_kerberos = security is not None and security.login is not None and security.login.mechanism == GSSAPI
+    if is_kerberos and REFUSED in str(error):
+        return (
+            f"{error}; the log of that node has the reason: often an old key in its keytab, a clock that differs from "
+            "the KDC's, or no rule for the principal in sasl.kerberos.principal.to.local.rules"
+        )
     return str(error)
 
 
@@ -96,7 +114,7 @@ def _security_of(connect: Connect) -> ClientSecurity | None:
 
 def is_certain(error: NodeConnectionError) -> bool:
     """Return whether trying again cannot help: the TLS of the two ends does not fit, or the login is refused."""
-    return isinstance(error.__cause__, ssl.SSLError) or isinstance(error, NodeLoginError)
+    return isinstance(error.__cause__, TlsError) or isinstance(error, NodeLoginError)
 
 
 def certificate_of(host: str, port: int) -> x509.Certificate | None:

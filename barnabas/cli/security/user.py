@@ -27,7 +27,7 @@ from barnabas.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from barnabas.security.scram import salted_password
+from barnabas.security.sasl.scram.formulas import salted_password
 from barnabas.security.values import SCRAM_MAX_ITERATIONS, SCRAM_MIN_ITERATIONS, ScramMechanism
 
 VERSION = 0
@@ -67,7 +67,7 @@ def add(name: str, mechanisms: tuple[str, ...], iterations: int, password_file: 
 
     There is no option for the password itself: other users of this machine could read it.
     """
-    password = read_password(password_file, name).encode()
+    password = read_password(password_file, name)
     for mechanism in dict.fromkeys(mechanisms):  # one request each: a request may not name a user twice
         kind, salt = MECHANISMS[mechanism], os.urandom(SALT_BYTES)
         upsertion = ScramCredentialUpsertion(

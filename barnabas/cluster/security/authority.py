@@ -1,12 +1,13 @@
 """Authority: a certificate authority for one cluster on one machine.
 
 It is for tests and first steps: its key lies in the cluster's directory, readable by its user alone, and nothing else
-should trust it. Certificates are issued again at each start, so they do not expire while a cluster is used.
+should trust it. Certificates are issued again at each start, and before they expire while a cluster runs.
 
 Rules
 1. A certificate's common name is a node's or a user's name, and serves both ends of a connection.
 2. A node's certificate has the names and addresses at which others reach it.
-3. A file with a key has mode 0600 from its first byte on.
+3. A file with a key has mode 0600 from its first byte on, and is written so that a crash of the machine leaves the old
+   or the new file, whole.
 
 Threads: none; writes files.
 """
@@ -37,6 +38,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 NAME: Final = "Barnabas throw-away authority"
 AUTHORITY_DAYS: Final = 3650
 CERTIFICATE_DAYS: Final = 365
+#: So long before its end a certificate is issued again.
+RENEWAL_DAYS: Final = 30
 #: Certificates are valid from a day ago, for machines whose clocks differ.
 BACKDATED: Final = datetime.timedelta(days=1)
 CERTIFICATE_FILE: Final = "ca.pem"
@@ -52,22 +55,22 @@ class Authority:
     def __init__(self, directory: Path, now_ms: int) -> None:
         self.certificate_file = directory / CERTIFICATE_FILE
         self._directory = directory
-        self._now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
+        self.issue_from(now_ms)
         directory.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-        key_file = directory / KEY_FILE
-        if key_file.exists() and self.certificate_file.exists():
-            key = load_pem_private_key(key_file.read_bytes(), None)
-            assert isinstance(key, ec.EllipticCurvePrivateKey)
-            self._key = key
-            self._certificate = x509.load_pem_x509_certificate(self.certificate_file.read_bytes())
-        else:
-            self._key = ec.generate_private_key(ec.SECP256R1())
-            self._certificate = self._authority_certificate()
-            write_private(key_file, _key_pem(self._key, NoEncryption()))
-            write_private(self.certificate_file, self._certificate.public_bytes(Encoding.PEM))
+        self._key = self._kept_key(directory / KEY_FILE)
+        self._certificate = self._kept_certificate()
+
+    def is_renewal_due(self, now_ms: int) -> bool:
+        """Return whether the certificates that were issued expire within RENEWAL_DAYS."""
+        end = self._now + datetime.timedelta(days=CERTIFICATE_DAYS - RENEWAL_DAYS)
+        return datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC) >= end
+
+    def issue_from(self, now_ms: int) -> None:
+        """Let certificates that are issued from now on begin now."""
+        self._now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
 
     def issue(self, file: str, common_name: str, hosts: Iterable[str] = (), password: str | None = None) -> Path:
-        """Write a new key and its certificate chain into a PEM file; return its path.
+        """Write a new key and its certificate chain into a PEM file; return its path, below the directory or absolute.
 
         A password encrypts the key. Then there is a PKCS12 store beside the file, with the same password: Java cannot
         read the key otherwise.
@@ -90,6 +93,26 @@ class Authority:
             store = pkcs12.serialize_key_and_certificates(name, key, certificate, chain_above, encryption)
             write_private(path.with_suffix(STORE_SUFFIX), store)
         return path
+
+    @staticmethod
+    def _kept_key(file: Path) -> ec.EllipticCurvePrivateKey:
+        if file.exists():
+            key = load_pem_private_key(file.read_bytes(), None)
+            assert isinstance(key, ec.EllipticCurvePrivateKey)
+            return key
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_private(file, _key_pem(key, NoEncryption()))
+        return key
+
+    def _kept_certificate(self) -> x509.Certificate:
+        """Return the authority's certificate; one of another key is replaced: that key was lost."""
+        if self.certificate_file.exists():
+            found = x509.load_pem_x509_certificate(self.certificate_file.read_bytes())
+            if found.public_key() == self._key.public_key():
+                return found
+        new = self._authority_certificate()
+        write_private(self.certificate_file, new.public_bytes(Encoding.PEM))
+        return new
 
     def _authority_certificate(self) -> x509.Certificate:
         builder = self._builder(NAME, self._key.public_key(), AUTHORITY_DAYS)
@@ -123,14 +146,22 @@ class Authority:
         )
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read (rule 3); an existing one is replaced whole."""
+def write_private(path: Path, data: bytes, mode: int = _PRIVATE) -> None:
+    """Write a file that only its owner can read (rule 3), or with another mode; an existing one is replaced whole."""
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
     with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)
         file.write(data)
+        file.flush()
+        os.fsync(descriptor)
     temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey, encryption: KeySerializationEncryption) -> bytes:

@@ -8,6 +8,7 @@ Threads: none; pure.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ MODULES: Final = {
     SCRAM: "org.apache.kafka.common.security.scram.ScramLoginModule",
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
 }
+CLIENT_PROPERTIES: Final = "client.properties"
 _SPARK_PREFIX: Final = "kafka."
 
 
@@ -30,6 +32,7 @@ class Login(NamedTuple):
     ca_file: str | None = None
     key_file: str | None = None  # the user's key and certificate, which `password` opens; None: no certificate
     is_key_encrypted: bool = True
+    ca_pem: str | None = None  # the content of `ca_file`, for settings that work wherever they are copied to
 
     @property
     def is_sasl(self) -> bool:
@@ -46,7 +49,10 @@ def java(login: Login, bootstrap: str = "") -> dict[str, str]:
         properties["sasl.jaas.config"] = (
             f"{MODULES[login.mechanism]} required username={quoted(login.user)} password={quoted(login.password)};"
         )
-    if login.ca_file is not None:
+    if login.ca_pem is not None:
+        properties["ssl.truststore.type"] = "PEM"
+        properties["ssl.truststore.certificates"] = login.ca_pem
+    elif login.ca_file is not None:
         properties["ssl.truststore.type"] = "PEM"
         properties["ssl.truststore.location"] = login.ca_file
     if login.key_file is not None and login.is_key_encrypted:  # Why not PEM: Java cannot decrypt such keys in it
@@ -98,6 +104,16 @@ def kafka_python(login: Login, bootstrap: str = "") -> dict[str, str]:
         if login.is_key_encrypted:
             arguments["ssl_password"] = login.password
     return arguments
+
+
+def files(login: Login, bootstrap: str = "") -> dict[str, str]:
+    """Return the settings for all clients: the content of each file, by its name."""
+    return {
+        CLIENT_PROPERTIES: properties_text(java(login, bootstrap)),
+        "librdkafka.conf": "".join(f"{key}={text}\n" for key, text in librdkafka(login, bootstrap).items()),
+        "kafka_python.json": json.dumps(kafka_python(login, bootstrap), indent=1) + "\n",
+        "spark.json": json.dumps(spark(login, bootstrap), indent=1) + "\n",
+    }
 
 
 def quoted(text: str) -> str:

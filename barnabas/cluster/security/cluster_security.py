@@ -12,6 +12,8 @@ Rules
    for each user the settings for clients. A later start in DIR uses the same authority and passwords.
 3. Users get SCRAM credentials when the cluster is first ready. From then on `barnabas user` changes and deletes them,
    and a later start leaves them alone, unless it gives a user a new password. PLAIN knows exactly these users.
+4. The pages ask for the token in DIR/security/pages_token, and have TLS where the listeners have it. A token, users or
+   a key store for pages in the cluster's configuration replace these.
 
 Threads: none; writes files.
 """
@@ -27,18 +29,8 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.errors import ClusterError
 from barnabas.cluster.security.authority import Authority, write_private
-from barnabas.cluster.security.client_settings import (
-    MODULES,
-    PLAIN,
-    SCRAM,
-    Login,
-    java,
-    kafka_python,
-    librdkafka,
-    properties_text,
-    quoted,
-    spark,
-)
+from barnabas.cluster.security.client_settings import CLIENT_PROPERTIES, MODULES, PLAIN, SCRAM, Login, files, quoted
+from barnabas.common.pages.page_access import TLS_PREFIX, TOKEN_FILE, TOKEN_KEY, USERS_KEY
 
 if TYPE_CHECKING:
     from barnabas.cluster.node import Node
@@ -48,13 +40,13 @@ PROTOCOLS: Final = (SSL, SASL_PLAINTEXT, SASL_SSL)
 ADMIN: Final = "admin"
 DIRECTORY: Final = "security"
 USERS_FILE: Final = "users.json"
-CLIENT_PROPERTIES: Final = "client.properties"
 MECHANISMS: Final = (SCRAM, "SCRAM-SHA-256", PLAIN)
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 #: A certificate's principal is its common name.
 MAPPING_RULES: Final = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _NODE_USER: Final = "node"  # logs in to other nodes where they have no certificates
+_SUPERVISOR: Final = "supervisor"  # serves the control page
 _PASSWORD_BYTES: Final = 18
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}"
 _NODE_NAME: Final = r"node|(?:broker|controller)-\d+"  # super users by rule 1
@@ -74,8 +66,10 @@ class ClusterSecurity:
         self.is_encrypted = protocol != SASL_PLAINTEXT
         self.node_protocol = SSL if self.is_encrypted else SASL_PLAINTEXT
         self._authority = Authority(self.directory, now_ms)
+        self._issued_ms = now_ms  # no certificate in use is older
         self._node_password, self.users, self._created = self._remembered(users)
         self._write_users()
+        self._page_token = self._remembered_token()
 
     @property
     def client_listener(self) -> str:
@@ -86,10 +80,32 @@ class ClusterSecurity:
         """Write the nodes' keys and the users' settings."""
         if self.is_encrypted:
             for node in nodes:
-                self._authority.issue(f"{node.name}.pem", node.name, (node.host, *LOCAL_HOSTS))
+                self.issue(node)
             self._authority.issue(f"{ADMIN}.pem", ADMIN)
+            self._authority.issue(f"{_SUPERVISOR}.pem", _SUPERVISOR, LOCAL_HOSTS)
         for user in self.users:
             self._write_settings(user, bootstrap)
+
+    def renew(self, nodes: Iterable[Node], bootstrap: str, now_ms: int) -> bool:
+        """Issue all certificates again if they expire soon; return whether they do.
+
+        Running processes find the new files. The former certificates are valid until their end. After an OSError all
+        are still due.
+        """
+        if not self.is_encrypted or not self._authority.is_renewal_due(now_ms):
+            return False
+        self._authority.issue_from(now_ms)
+        try:
+            self.prepare(nodes, bootstrap)
+        except OSError:
+            self._authority.issue_from(self._issued_ms)
+            raise
+        self._issued_ms = now_ms
+        return True
+
+    def issue(self, node: Node, file: str = "") -> Path:
+        """Write a new key and certificate of a node; return the file, by default the one that the node reads."""
+        return self._authority.issue(file or f"{node.name}.pem", node.name, (node.host, *LOCAL_HOSTS))
 
     def properties(self, node: Node, node_names: Iterable[str], internal: str) -> dict[str, str]:
         """Return the server properties of a node; `internal` is the name of the listener between brokers.
@@ -106,16 +122,30 @@ class ClusterSecurity:
                     (internal, self.node_protocol),
                 )
             ),
+            "inter.broker.listener.name": internal,  # the controller's `recover` command needs it, too
             "authorizer.class.name": AUTHORIZER,
             "super.users": ";".join(f"User:{name}" for name in supers),
         }
         if self.is_encrypted:
             properties |= self._tls_properties(node, internal)
         else:
-            properties |= self._sasl_between_nodes(internal)
+            properties |= self._sasl_between_nodes(node, internal)
         if self.protocol != SSL and node.role == "broker":
             properties |= self._sasl_for_clients()
         return properties
+
+    def page_properties(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties that protect the pages of the node `name`, but not what `config` replaces (rule 4)."""
+        properties = {}
+        if not {TOKEN_KEY, USERS_KEY} & config.keys():
+            properties[TOKEN_KEY] = self._page_token
+        if self.is_encrypted and not any(key.startswith(f"{TLS_PREFIX}keystore.") for key in config):
+            properties |= {f"{TLS_PREFIX}{key}": text for key, text in self._stores(name).items()}
+        return properties
+
+    def control_certificate(self) -> Path | None:
+        """Return the file with the key and certificate of the control page; None where it has no TLS."""
+        return self.directory / f"{_SUPERVISOR}.pem" if self.is_encrypted else None
 
     def login(self, user: str) -> Login:
         """Return how a user connects to the listener for clients."""
@@ -162,30 +192,43 @@ class ClusterSecurity:
         content = {"nodes": {_NODE_USER: self._node_password}, "users": self.users, "created": self._created}
         write_private(self.directory / USERS_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
+    def _remembered_token(self) -> str:
+        """Return the token of the pages: that of before, else a new one, which is written."""
+        path = self.directory / TOKEN_FILE
+        token = path.read_text().strip() if path.exists() else ""
+        if not token:  # a crash of the machine can leave it empty
+            token = secrets.token_urlsafe(_PASSWORD_BYTES)
+            write_private(path, token.encode())
+        return token
+
+    def _stores(self, name: str) -> dict[str, str]:
+        """Return what a node shows and what it trusts, as `keystore.…` and `truststore.…`."""
+        return {
+            "keystore.type": "PEM",
+            "keystore.location": str(self.directory / f"{name}.pem"),
+            "truststore.type": "PEM",
+            "truststore.location": str(self._authority.certificate_file),
+        }
+
     def _tls_properties(self, node: Node, internal: str) -> dict[str, str]:
         properties = {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.directory / f"{node.name}.pem"),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self._authority.certificate_file),
+            **{f"ssl.{key}": text for key, text in self._stores(node.name).items()},
             "ssl.principal.mapping.rules": MAPPING_RULES,
-            "listener.name.controller.ssl.client.auth": "required",
         }
-        if node.role == "broker":
-            properties[f"listener.name.{internal.lower()}.ssl.client.auth"] = "required"
-            if self.protocol == SSL:
-                properties[f"listener.name.{SSL.lower()}.ssl.client.auth"] = "required"
-        return properties
+        with_certificates = _node_listeners(node, internal)
+        if node.role == "broker" and self.protocol == SSL:
+            with_certificates.append(SSL.lower())
+        return properties | {f"listener.name.{name}.ssl.client.auth": "required" for name in with_certificates}
 
-    def _sasl_between_nodes(self, internal: str) -> dict[str, str]:
+    def _sasl_between_nodes(self, node: Node, internal: str) -> dict[str, str]:
         password = quoted(self._node_password)
         jaas = f'{MODULES[PLAIN]} required username="{_NODE_USER}" password={password} user_{_NODE_USER}={password};'
         properties = {
             "sasl.mechanism.inter.broker.protocol": PLAIN,
             "sasl.mechanism.controller.protocol": PLAIN,
+            **{f"listener.name.{name}.sasl.enabled.mechanisms": PLAIN for name in _node_listeners(node, internal)},
         }
-        for listener in ("controller", internal.lower()):
-            properties[f"listener.name.{listener}.sasl.enabled.mechanisms"] = PLAIN
+        for listener in ("controller", internal.lower()):  # what a node does not accept on, it connects to
             properties[f"listener.name.{listener}.plain.sasl.jaas.config"] = jaas
         return properties
 
@@ -204,13 +247,14 @@ class ClusterSecurity:
         login = self.login(user)
         if login.key_file is not None:
             self._authority.issue(f"users/{user}/{user}.pem", user, password=login.password)
-        for name, text in (
-            (CLIENT_PROPERTIES, properties_text(java(login, bootstrap))),
-            ("librdkafka.conf", "".join(f"{k}={v}\n" for k, v in librdkafka(login, bootstrap).items())),
-            ("kafka_python.json", json.dumps(kafka_python(login, bootstrap), indent=1) + "\n"),
-            ("spark.json", json.dumps(spark(login, bootstrap), indent=1) + "\n"),
-        ):
+        for name, text in files(login, bootstrap).items():
             write_private(directory / name, text.encode())
+
+
+def _node_listeners(node: Node, internal: str) -> list[str]:
+    """Return the listeners, in lower case, on which a node accepts other nodes."""
+    of_controller = ["controller"] if node.is_controller else []
+    return of_controller if node.role == "controller" else [internal.lower(), *of_controller]
 
 
 def check_name(name: str) -> None:

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from barnabas.security.scram import salted_password
+from barnabas.security.sasl.scram.formulas import salted_password
 from barnabas.security.values import ScramMechanism
 
 ITERATIONS: Final = 8192
@@ -54,5 +54,5 @@ def _upsertion(name: str, mechanism: ScramMechanism, password: str) -> ScramCred
         mechanism=mechanism,
         iterations=ITERATIONS,
         salt=salt,
-        salted_password=salted_password(mechanism, password.encode(), salt, ITERATIONS),
+        salted_password=salted_password(mechanism, password, salt, ITERATIONS),
     )

@@ -18,6 +18,7 @@ import os
 import random
 import threading
 from collections.abc import Callable
+from typing import Self
 
 from barnabas.common.disk.file_maps import FileMap
 from barnabas.common.disk.files import (
@@ -64,6 +65,10 @@ class MemoryFileSlice:
     def read(self) -> bytes:
         """See FileSlice."""
         return bytes(self._inode.content[self.position : self.position + self.size])
+
+    def part(self, start: int, size: int) -> MemoryFileSlice:
+        """See FileSlice."""
+        return MemoryFileSlice(self._inode, self.position + start, size)
 
 
 class MemoryMap:
@@ -167,6 +172,11 @@ class MemoryFileSystem:
         self._held: set[str] = set()  # guarded by: _lock
         self.open_files = OpenFiles()  # fixed before start
         self.open_maps = OpenFiles()  # fixed before start
+        self._boots = 1  # fixed before start
+
+    def boot_id(self) -> str:
+        """See FileSystem."""
+        return f"boot-{self._boots}"
 
     def map(self, path: str, size: int) -> FileMap:
         """See FileSystem."""
@@ -242,12 +252,14 @@ class MemoryFileSystem:
             ]
         return sorted(found, key=lambda entry: entry.name)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str) -> bool:
         """See FileSystem."""
         with self._lock:
+            is_made = path not in self._dirs
             while path not in self._dirs:
                 self._dirs.add(path)
                 path = _parent(path)
+            return is_made
 
     def rename(self, source: str, target: str) -> None:
         """See FileSystem."""
@@ -302,13 +314,14 @@ class MemoryFileSystem:
         """See FileSystem."""
         return 1 << 40, 1 << 39
 
-    def crash(self, chance: random.Random | None = None, *, names_survive: bool = True) -> MemoryFileSystem:
+    def crash(self, chance: random.Random | None = None, *, names_survive: bool = True) -> Self:
         """Return the disk after a power failure; this one does not change.
 
         `names_survive` keeps files whose directory was not fsynced, with their durable content, as a journalling file
         system usually does.
         """
-        after = MemoryFileSystem()
+        after = type(self)()
+        after._boots = self._boots + 1
         with self._lock:
             after._dirs = set(self._dirs)
             names = self._files if names_survive else self._durable_names
@@ -320,9 +333,10 @@ class MemoryFileSystem:
             after._durable_names = dict(after._files)
         return after
 
-    def kill(self) -> MemoryFileSystem:
+    def kill(self) -> Self:
         """Return the disk after kill -9 of the process: the page cache survives, locks are released."""
-        after = MemoryFileSystem()
+        after = type(self)()
+        after._boots = self._boots
         with self._lock:
             after._dirs = set(self._dirs)
             for name, inode in self._files.items():
@@ -374,6 +388,10 @@ class FaultyFileSystem:
     def open_maps(self) -> OpenFiles:
         """See FileSystem."""
         return self.inner.open_maps
+
+    def boot_id(self) -> str:
+        """See FileSystem."""
+        return self.inner.boot_id()
 
     def map(self, path: str, size: int) -> FileMap:
         """See FileSystem."""
@@ -440,10 +458,10 @@ class FaultyFileSystem:
         """See FileSystem."""
         return self.inner.listdir(path)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str) -> bool:
         """See FileSystem."""
         self.step("mkdir", path)
-        self.inner.mkdir(path)
+        return self.inner.mkdir(path)
 
     def rename(self, source: str, target: str) -> None:
         """See FileSystem."""

@@ -28,6 +28,7 @@ Buffer = bytes | bytearray | memoryview
 
 #: Of new files: data is for the owner and its group. The metadata log holds passwords that were set at run time.
 _MODE: Final = 0o640
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class Entry:
@@ -92,6 +93,9 @@ class FileSlice(Protocol):
     def read(self) -> bytes:
         """Return the bytes, for callers that need them in memory."""
 
+    def part(self, start: int, size: int) -> FileSlice:
+        """Return `size` of these bytes, from the one with index `start` on."""
+
 
 class DirectoryLock(Protocol):
     """A lock between processes."""
@@ -146,8 +150,8 @@ class FileSystem(Protocol):
     def listdir(self, path: str) -> list[Entry]:
         """Return the entries of a directory, sorted by name."""
 
-    def mkdir(self, path: str) -> None:
-        """Create a directory and its parents; it may exist."""
+    def mkdir(self, path: str) -> bool:
+        """Create a directory and its parents; False if it exists."""
 
     def rename(self, source: str, target: str) -> None:
         """Move atomically, replacing a file at `target`."""
@@ -160,6 +164,9 @@ class FileSystem(Protocol):
 
     def fsync_dir(self, path: str) -> None:
         """Flush the names in a directory to the disk, where they survive a power failure."""
+
+    def boot_id(self) -> str:
+        """Return what changes when the machine starts anew, and the page cache is lost; empty if that is not known."""
 
     def lock(self, path: str) -> DirectoryLock:
         """Take the exclusive lock of a lock file; raises BlockingIOError if another process holds it."""
@@ -198,6 +205,10 @@ class OsFileSlice:
     def read(self) -> bytes:
         """See FileSlice."""
         return _pread_fully(self._descriptor.fd, self.size, self.position)
+
+    def part(self, start: int, size: int) -> OsFileSlice:
+        """See FileSlice."""
+        return OsFileSlice(self._descriptor, self.position + start, size)
 
 
 class OsFile:
@@ -413,9 +424,19 @@ class OsFileSystem:
         entries.sort(key=lambda entry: entry.name)
         return entries
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str) -> bool:
         """See FileSystem."""
-        os.makedirs(path, exist_ok=True)
+        try:
+            try:
+                os.mkdir(path)
+            except FileNotFoundError:  # of a parent; one that is there and refuses (/proc) raises it again
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.mkdir(path)
+            return True
+        except FileExistsError:
+            if os.path.isdir(path):
+                return False
+            raise
 
     def rename(self, source: str, target: str) -> None:
         """See FileSystem."""
@@ -444,6 +465,13 @@ class OsFileSystem:
             raise
         finally:
             os.close(fd)
+
+    def boot_id(self) -> str:
+        """See FileSystem."""
+        # Why not `read_bytes`: the kernel's files have no size.
+        with contextlib.suppress(OSError), open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+        return ""
 
     def lock(self, path: str) -> DirectoryLock:
         """See FileSystem."""

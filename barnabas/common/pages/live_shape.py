@@ -266,17 +266,19 @@ class Member(TypedDict):
     host: str
     epoch: int  # member epoch; a classic group's generation
     state: str  # of a classic group: "joining", "syncing", "member"; of a consumer group: Kafka's word
+    tasks: NotRequired[str]  # of a streams group: how many in each role, in words
 
 
 class Group(TypedDict):
     """A group that this broker coordinates."""
 
     group_id: str
-    type: Literal["classic", "consumer"]
+    type: Literal["classic", "consumer", "share", "streams"]
     state: str  # Kafka's word
     protocol_type: str
     protocol: str  # assignor
     generation: int  # of a consumer group: its epoch
+    topology_epoch: NotRequired[int]  # of a streams group; -1: it has no topology
     leader: str  # member id; "" where there is none
     coordinator_partition: int  # of __consumer_offsets
     since_ms: int  # time in this state; -1: unknown
@@ -294,6 +296,48 @@ class Transaction(TypedDict):
     age_ms: int  # since its first partition; -1: unknown
     timeout_ms: int
     partitions: list[str]
+
+
+class Held(TypedDict):
+    """Neighbouring records that a member of a share group holds."""
+
+    member_id: str
+    first_offset: int
+    last_offset: int  # inclusive
+    delivery_count: int  # how often they were delivered, this time included
+    left_ms: int  # until the acquisition lock runs out
+
+
+class SharePartition(TypedDict):
+    """A partition that this broker delivers to a share group."""
+
+    group_id: str
+    topic: str
+    partition: int
+    is_loading: bool  # its state is not known yet
+    start_offset: int  # everything before it is done
+    end_offset: int  # the last offset that was delivered
+    in_flight: int  # offsets from start to end, if any is in flight
+    held: Listed  # of Held
+    sentence: str  # its state in words
+
+
+class PushingClient(TypedDict):
+    """A client that pushes its metrics to this broker (KIP-714). Its own numbers are as of its last push."""
+
+    client_id: str
+    client_instance_id: str
+    kind: str  # "producer" or "consumer"; "": another one, or its subscription does not show it
+    software: str  # name and version
+    address: str  # host:port
+    interval_ms: int
+    pushed_ms: int  # ms ago
+    series: int
+    latency_avg_ms: float | None  # of its requests, as it measures it; None: it does not push that
+    latency_max_ms: float | None
+    queue_avg_ms: float | None  # how long a producer's records wait before they are sent
+    broker_api: str  # the broker's requests to compare with; "" where kind is
+    broker_median_ms: float | None  # how long the recent ones took here, of all clients; None: there were none
 
 
 class FailedShape(TypedDict):
@@ -322,6 +366,7 @@ class BrokerLive(TypedDict):
 
     schema: int
     at_ms: int  # wall time
+    clock_offset_ms: int  # by how much the time of groups and data is ahead; 0 unless it was moved on purpose
     node: Node
     acceptors: list[Acceptor]
     processors: list[Processor]
@@ -335,6 +380,8 @@ class BrokerLive(TypedDict):
     fetchers: list[Fetcher]
     groups: Listed  # of Group
     transactions: Listed  # of Transaction
+    shares: Listed  # of SharePartition
+    clients: Listed  # of PushingClient
 
 
 class Event(TypedDict):
@@ -371,11 +418,47 @@ class RegisteredBroker(TypedDict):
     replicas: int  # partitions
 
 
+class QuorumMember(TypedDict):
+    """A controller of the quorum. Only the leader knows the numbers of the others: -1 elsewhere."""
+
+    id: int
+    role: Literal["leader", "voter", "observer"]
+    address: str  # host:port of the controllers' listener; "" if it is not known
+    end_offset: int
+    behind: int  # records that the leader has and it does not; -1: not known
+    fetched_ms: int  # since its last fetch
+    vote: Literal["granted", "rejected"] | None  # in the election that is under way, for this controller
+
+
+class QuorumChange(TypedDict):
+    """A role that this controller took, and why."""
+
+    at_ms: int
+    role: str
+    epoch: int
+    leader: int | None
+    reason: str
+
+
+class QuorumLive(TypedDict):
+    """The quorum as this controller sees it."""
+
+    role: str  # leader, follower, candidate, prospective, unattached, resigned
+    epoch: int
+    leader: int | None
+    voted: int | None  # in this epoch
+    high_watermark: int
+    end_offset: int
+    members: list[QuorumMember]
+    changes: list[QuorumChange]  # the newest first; a few dozen are kept
+
+
 class ControllerLive(TypedDict):
     """The controller's answer. Its network layer has the same fields as a broker's."""
 
     schema: int
     at_ms: int
+    clock_offset_ms: int  # by how much the time of delegation tokens is ahead; 0 unless it was moved on purpose
     node: Node
     acceptors: list[Acceptor]
     processors: list[Processor]
@@ -387,3 +470,4 @@ class ControllerLive(TypedDict):
     events: EventQueue
     brokers: list[RegisteredBroker]
     metadata: dict[str, int]  # offset, topics, partitions, offline, under_replicated
+    quorum: QuorumLive

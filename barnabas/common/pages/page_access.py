@@ -3,7 +3,8 @@
 A credential is the value of an `Authorization` header. A token makes two: `Bearer TOKEN`, and for browsers, which can
 only ask for a name and a password, `Basic` with the name `token`. `barnabas.pages.auth.users` has pairs NAME:PASSWORD.
 
-A local cluster whose pages ask for credentials has them in `pages.json`, which only its user can read.
+A local cluster whose pages ask for credentials has them in `pages.json`, which only its user can read. A secured one
+(`barnabas up --security`) also has the token alone in a file, as Prometheus reads it.
 
 Threads: none; values, and one small file.
 """
@@ -19,14 +20,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 FILE: Final = "pages.json"
+TOKEN_FILE: Final = "pages_token"  # in the directory `security` of a secured cluster
 TOKEN_KEY: Final = "barnabas.pages.auth.token"
 USERS_KEY: Final = "barnabas.pages.auth.users"
-_TLS: Final = "barnabas.pages.ssl."
+TLS_PREFIX: Final = "barnabas.pages.ssl."
 #: The variables that give commands the same values as they give the server processes.
 TOKEN_VARIABLE: Final = "BARNABAS_PAGES_AUTH_TOKEN"
 USERS_VARIABLE: Final = "BARNABAS_PAGES_AUTH_USERS"
 #: The name with which a browser presents the token as a password.
 TOKEN_USER: Final = "token"
+BEARER: Final = "Bearer "
 _TOKEN: Final = r"[A-Za-z0-9\-._~+/]+=*"  # token68 of RFC 9110
 
 
@@ -36,7 +39,7 @@ def credentials(token: str | None, users: str | None) -> tuple[str, ...]:
     if token:
         if not re.fullmatch(_TOKEN, token):
             raise ValueError(f"{TOKEN_KEY}: a token has only letters, digits and the characters - . _ ~ + / =")
-        accepted += [f"Bearer {token}", basic(TOKEN_USER, token)]
+        accepted += [BEARER + token, basic(TOKEN_USER, token)]
     for pair in (users or "").split(","):
         name, separator, password = pair.strip().partition(":")
         if pair.strip() and not (separator and name and password):
@@ -79,11 +82,11 @@ OPEN: Final = Access()
 
 def access_of(properties: Mapping[str, str], credential: str = "") -> Access:
     """Return the access to the pages of processes with these properties; a PEM trust store is trusted here as well."""
-    has_tls = any(properties.get(f"{_TLS}keystore.{what}") for what in ("location", "key"))
+    has_tls = any(properties.get(f"{TLS_PREFIX}keystore.{what}") for what in ("location", "key"))
     if not has_tls:
         return Access(credential)
-    is_pem = properties.get(f"{_TLS}truststore.type") == "PEM"
-    return Access(credential, "https", properties.get(f"{_TLS}truststore.location", "") if is_pem else "")
+    is_pem = properties.get(f"{TLS_PREFIX}truststore.type") == "PEM"
+    return Access(credential, "https", properties.get(f"{TLS_PREFIX}truststore.location", "") if is_pem else "")
 
 
 def of_environment(environment: Mapping[str, str] = os.environ) -> Access:

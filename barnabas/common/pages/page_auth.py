@@ -1,7 +1,7 @@
 """The check of the credentials of a request for a page.
 
 Rules
-1. A credential is compared with each accepted one by hmac.compare_digest: the time says nothing about where it differs,
+1. A credential is compared with each accepted one by digests.is_equal: the time says nothing about where it differs,
    nor about which of them is near.
 2. Failed tries are bounded for each address: TRIES_MAX at once, then one more every TRY_MS. Beyond that, tries are
    refused unseen, right ones too; otherwise the answer would still tell which one is right. Bearer and Basic have
@@ -16,13 +16,13 @@ Source: RFC 9110 section 11, RFC 6750, RFC 7617.
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import logging
 import threading
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.common import digests
 from barnabas.common.clock import Clock
 from barnabas.common.pages.page import Page
 
@@ -82,9 +82,7 @@ class PageAuth:
 
     def _is_accepted(self, scheme: str, given: bytes) -> bool:
         """Rule 1: each accepted one is looked at."""
-        matches = [
-            hmac.compare_digest(given, known) for known_scheme, known in self._accepted if known_scheme == scheme
-        ]
+        matches = [digests.is_equal(given, known) for known_scheme, known in self._accepted if known_scheme == scheme]
         return any(matches)
 
     def _left(self, source: tuple[str, str]) -> float:

@@ -6,7 +6,8 @@ Threads: any; each request has its own connection.
 from __future__ import annotations
 
 import http.client
-from typing import TYPE_CHECKING, NamedTuple
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from barnabas.common.pages.page_access import Access
@@ -20,6 +21,14 @@ class Answer(NamedTuple):
     status: int
     reason: str
     body: bytes
+
+    def fields(self) -> dict[str, Any]:
+        """Return the JSON object in the body; empty if there is none."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 def ask(

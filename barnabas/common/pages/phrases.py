@@ -13,6 +13,7 @@ from typing import Final
 MS_PER_S: Final = 1000
 S_PER_MIN: Final = 60
 MIN_PER_HOUR: Final = 60
+HOURS_PER_DAY: Final = 24
 
 
 def duration(ms: float) -> str:
@@ -26,7 +27,9 @@ def duration(ms: float) -> str:
     if minutes < MIN_PER_HOUR:
         return f"{minutes} min {rest_s} s"
     hours, minutes = divmod(minutes, MIN_PER_HOUR)
-    return f"{hours} h {minutes} min"
+    if hours < 2 * HOURS_PER_DAY:
+        return f"{hours} h {minutes} min"
+    return f"{hours // HOURS_PER_DAY} d {hours % HOURS_PER_DAY} h"
 
 
 def count(number: int, thing: str, things: str = "") -> str:

@@ -21,6 +21,7 @@ class ProcessEntry(TypedDict):
     pid: int
     port: int
     metrics_port: int
+    controller_port: NotRequired[int]  # of a broker that is a controller, too
 
 
 class ClusterFile(TypedDict):

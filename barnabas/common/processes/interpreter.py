@@ -53,6 +53,14 @@ def own_command(module: str) -> list[str]:
     return [*own, "-m", module] if _is_found_without_help() else [*own, str(START), module]
 
 
+def callers_command(code: str) -> list[str]:
+    """Return the command that runs Python code on this interpreter with the caller's environment, PYTHONPATH included.
+
+    Only for code that stands for the caller, such as a caller's simulated tests: servers start isolated.
+    """
+    return [sys.executable, "-P", "-c", code]
+
+
 def _is_found_without_help() -> bool:
     """Return whether an isolated interpreter finds Barnabas, unless PYTHONPATH names this one.
 

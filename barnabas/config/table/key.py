@@ -32,6 +32,7 @@ class Scope(Enum):
     BROKER = "broker"
     TOPIC = "topic"
     GROUP = "group"
+    CLIENT_METRICS = "client-metrics"
 
 
 #: The default of a key that has none.
@@ -70,9 +71,11 @@ class Key(NamedTuple):
         return self.type is Type.PASSWORD
 
     def parse(self, text: str) -> Any:
-        """Return the checked value of `text`; raise ConfigError."""
+        """Return the checked value of `text`; raise ConfigError. A checked list keeps the first of equal items."""
         value = types.parse(self.name, text, self.type)
         if self.validator is not None:
+            if self.type is Type.LIST:
+                value = tuple(dict.fromkeys(value))
             self.validator(self.name, value)
         return value
 

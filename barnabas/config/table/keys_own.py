@@ -23,6 +23,7 @@ from barnabas.config.table.notation import (
     Key,
 )
 from barnabas.config.validators import PAGE_ADDRESSES, at_least, between, one_of
+from barnabas.protocol.data.releases import RELEASES
 
 #: Settings of TLS that the pages have as well, as `barnabas.pages.ssl.…`.
 PAGE_SSL_KEYS = frozenset({*SSL_STORE_KEYS, "ssl.cipher.suites", "ssl.client.auth", "ssl.enabled.protocols"})
@@ -36,6 +37,9 @@ OWN_ROWS: tuple[Key, ...] = (
         "auto keeps a broker's network threads and request handlers on one core unless large batches move, which is "
         "faster with a global interpreter lock; none never does.",
         honoured=True),
+    Key("barnabas.delegation.tokens.per.owner.max", INT, 1000, LOW, at_least(0),
+        "Most delegation tokens that a principal owns at a time; those that have expired count until they are removed.",
+        honoured=True),
     Key("barnabas.connections.per.processor", INT, 64, LOW, at_least(1),
         "Connections that a network thread gets before the next thread gets any, which is faster with a global "
         "interpreter lock; connections that move large data are assigned in turn. 1 assigns all in turn, as Kafka.",
@@ -43,6 +47,18 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.live.peers", LIST, (), LOW, PAGE_ADDRESSES,
         "Addresses of the live pages of the cluster's processes, for the switch between them: ROLE-ID=HOST:PORT, ..., "
         "for example broker-0=127.0.0.1:9404. barnabas up sets it.",
+        honoured=True),
+    Key("barnabas.clock.enable", BOOLEAN, False, LOW, None,
+        "For tests: the time that this process takes for retention, compaction, groups, transactions and tokens can be "
+        "moved forward, by HTTP beside its /metrics page. Anyone who reaches that page can then make data expire.",
+        honoured=True),
+    Key("barnabas.clock.file", STRING, "", LOW, None,
+        "With barnabas.clock.enable: the file that keeps by how much the clock was moved, so that a process that "
+        "starts later has the same time; empty keeps it in memory. The processes of a local cluster share one.",
+        honoured=True),
+    Key("barnabas.compat.release", STRING, "", LOW, one_of("", *RELEASES),
+        "The release of Apache Kafka as which a broker answers its clients: it lists the APIs, versions and features "
+        "of that release, and closes connections that use later ones. Versions that Kafka 4.0 removed stay removed.",
         honoured=True),
     Key("barnabas.faults.enable", BOOLEAN, False, LOW, None,
         "For tests: faults can be injected into this process, and its requests recorded, by HTTP beside its /metrics "

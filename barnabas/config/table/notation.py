@@ -10,7 +10,7 @@ from barnabas.config.types import Type
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = Type
 HIGH, MEDIUM, LOW = Importance
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = Mode
-BROKER, TOPIC, GROUP = Scope
+BROKER, TOPIC, GROUP = Scope.BROKER, Scope.TOPIC, Scope.GROUP
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1

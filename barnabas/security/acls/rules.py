@@ -38,7 +38,7 @@ from barnabas.security.values import (
 #: Decisions that are remembered. Why bounded: clients choose the names.
 CACHED_MAX: Final = 8_192
 #: Longer names are not remembered; a topic's has at most 249 characters.
-_CACHED_NAME_MAX: Final = 256
+CACHED_NAME_MAX: Final = 256
 #: Kafka looks at this name first when it asks for any resource of a type, so that super users have every right.
 _SOME_NAME: Final = "hardcode"
 
@@ -128,7 +128,7 @@ class AclRules:
         decision = self._cache.get(key)
         if decision is None:
             decision = self._find(principal, host, operation, resource_type, name)
-            if len(name) <= _CACHED_NAME_MAX:
+            if len(name) <= CACHED_NAME_MAX:
                 self._remember(key, decision)
         return decision
 

@@ -4,7 +4,8 @@ A mechanism is a state machine over bytes. It has no socket, thread or clock of 
 
 Rules
 1. The text of an AuthenticationError is sent to the client, so it says nothing that a stranger may not know. The text
-   of an InvalidCredentialsError stays on the server: the client gets one sentence that is the same for every cause.
+   of an InvalidCredentialsError stays in the server's log: the client gets one sentence that is the same for every
+   cause. After a TransientError it gets no answer.
 2. No password, proof or token appears in a text or a repr.
 
 Source: javax.security.sasl, SaslAuthenticationException, SaslException in Kafka's SaslServerAuthenticator (4.3).
@@ -31,8 +32,23 @@ class AuthenticationError(SaslError):
     """A login failed for a reason that the client is shown."""
 
 
+class RefusalError(SaslError):
+    """A login is refused by a challenge, which the client should acknowledge; the text is for the server's log."""
+
+    def __init__(self, challenge: bytes, text: str) -> None:
+        super().__init__(text)
+        self.challenge = challenge
+
+
 class InvalidCredentialsError(SaslError):
     """A login failed for a reason that only the server's log shows."""
+
+
+class TransientError(SaslError):
+    """A login failed, and may succeed in a moment: the connection is closed without an answer, and clients try again.
+
+    Source: KerberosError.retriable in Kafka's SaslServerAuthenticator (4.3).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +67,12 @@ class ServerMechanism(Protocol):
     identity: Identity | None
     """The client's identity; None until the login is complete."""
 
-    def evaluate(self, response: bytes) -> bytes:
-        """Take a client's message; return the answer to it. Raises SaslError, after which the login is over."""
+    def evaluate(self, response: bytes) -> bytes | None:
+        """Take a client's message; return the answer to it. Raises SaslError.
+
+        None: none is due, since the client is satisfied. A client that expects an answer anyway gets an empty one.
+        After an error the login is over; after RefusalError once the client has answered.
+        """
 
 
 class ClientMechanism(Protocol):
@@ -72,4 +92,4 @@ class ClientLogin(NamedTuple):
     """How a node logs in to others: the mechanism, and what begins its side of it."""
 
     mechanism: str
-    begin: Callable[[], ClientMechanism]
+    begin: Callable[[str], ClientMechanism]  # takes the name of the other node's host

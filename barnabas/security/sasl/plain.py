@@ -7,10 +7,10 @@ Source: PlainSaslServer, PlainServerCallbackHandler, PlainSaslClient of the JDK 
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from barnabas.common import digests
 from barnabas.security.principal import user as user_principal
 from barnabas.security.sasl.mechanism import AuthenticationError, Identity
 
@@ -28,7 +28,7 @@ def passwords_of(options: Mapping[str, str]) -> CheckPassword:
     def check(user: str, password: str) -> bool:
         expected = passwords.get(user)
         # Why compared anyway: an unknown user must take as long as a known one.
-        is_equal = hmac.compare_digest(password.encode(), ("" if expected is None else expected).encode())
+        is_equal = digests.is_equal(password.encode(), ("" if expected is None else expected).encode())
         return is_equal and expected is not None
 
     return check

@@ -10,11 +10,13 @@ Source: ChannelBuilders.channelBuilderConfigs, JaasContext, SaslChannelBuilder (
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from typing import Any, Final
 
+from barnabas.common import digests
 from barnabas.config.config import Config
 from barnabas.config.errors import ConfigError
+from barnabas.config.listeners import LISTENER_GROUPS, LOGIN_KEYS
 from barnabas.config.table.keys import BROKER_KEYS
 from barnabas.security.sasl.jaas import JaasError, LoginModule, parse_jaas
 
@@ -34,7 +36,7 @@ class ListenerScope:
     def value(self, key: str) -> Any:
         """Return a setting (rule 1); raises ConfigError for an invalid one."""
         for name in self._names(key):
-            text = self._config.originals.get(name)
+            text = self._config.current.get(name)
             if text is not None:
                 return BROKER_KEYS[key]._replace(name=name).parse(text)
         return self._config.value(key)
@@ -56,7 +58,7 @@ class Scope(ListenerScope):
 
     def own(self, key: str) -> str | None:
         """Return a setting that belongs to the mechanism (rule 2); None if it is missing or empty."""
-        text = self._config.originals.get(self.name(key))
+        text = self._config.current.get(self.name(key))
         return text.strip() or None if text is not None else None
 
     def login_module(self) -> LoginModule | None:
@@ -80,6 +82,12 @@ class Scope(ListenerScope):
         return self.name(key), *super()._names(key)
 
 
+def login_texts(texts: Mapping[str, str], listener: str) -> dict[str, str]:
+    """Return the settings, as texts, that logins on a listener are made from."""
+    prefixes = (f"listener.name.{listener.lower()}.", *LISTENER_GROUPS)
+    return {name: text for name, text in texts.items() if name.startswith(prefixes) or name in LOGIN_KEYS}
+
+
 def false_salt_secret(config: Config, cluster_id: str) -> bytes:
     """Return the key of the salts of users that do not exist: the same on all nodes and after a restart.
 
@@ -88,4 +96,4 @@ def false_salt_secret(config: Config, cluster_id: str) -> bytes:
     """
     secret = config.delegation_token_secret_key
     parts = ("false salts", cluster_id, "" if secret is None else secret.value)
-    return hashlib.sha256("\0".join(parts).encode()).digest()
+    return digests.digest("sha256", "\0".join(parts).encode())

@@ -5,6 +5,7 @@
 | PLAIN | JAAS options `user_NAME="password"` | (user, password): whether it is right |
 | SCRAM-SHA-256, -512 | credentials in the metadata log | none |
 | OAUTHBEARER | `sasl.oauthbearer.jwks.endpoint.url`, or a JAAS option `unsecured…` | (token): `OAuthToken` |
+| GSSAPI | JAAS options `keyTab` and `principal`, `sasl.kerberos.service.name` | none |
 
 Source: SaslChannelBuilder.createServerCallbackHandlers (Kafka 4.3). Different: without a callback handler, Kafka's
 OAUTHBEARER accepts tokens without a signature. Here the settings must ask for them.
@@ -26,13 +27,16 @@ from barnabas.security.sasl.scram.server import ScramLookup, ScramServer
 from barnabas.security.values import ScramMechanism
 
 MECHANISMS: Final = "sasl.enabled.mechanisms"
-SUPPORTED: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+SUPPORTED: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI)
 #: Kafka's own handler, recognized by name.
 _ANY_PASSWORDS: Final = "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler"
 
 
 class KeySource(Protocol):
     """Keys that a thread keeps current."""
+
+    def take_over(self, before: object) -> None:
+        """Use the keys of a former source, if it had them from the same address; before `start`."""
 
     def start(self) -> None:
         """Begin the thread."""
@@ -90,10 +94,13 @@ class _Builder:
             return self._scram(scope)
         if mechanism == OAUTHBEARER:
             return self._oauthbearer(scope)
-        hint = "; GSSAPI is the default, so name others" if mechanism == GSSAPI else ""
+        if mechanism == GSSAPI:
+            from barnabas.security.sasl.gssapi.server_settings import kerberos_server  # Why here: it brings a library
+
+            return kerberos_server(scope)
         raise ConfigError(
             f"listener {self._listener}: {MECHANISMS} has {mechanism}, which is not supported here; "
-            f"supported are {', '.join(SUPPORTED)}{hint}"
+            f"supported are {', '.join(SUPPORTED)}"
         )
 
     def _plain(self, scope: Scope) -> Callable[[], ServerMechanism]:

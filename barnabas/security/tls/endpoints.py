@@ -3,7 +3,10 @@
 Rules
 1. New connections use the newest certificates; open ones keep theirs. A change is one assignment.
 2. Certificates change because a setting did (`reconfigure`), or because a file did (`review`, called on a schedule).
-   Both obey the rules of loaded.py. What cannot be used is logged once, and the old certificates stay.
+   Both obey the rules of loaded.py. What cannot be used is logged once, and the old certificates stay. The files of
+   refused settings are watched, too: they may be mended.
+   What was set at run time is applied again after a restart, before the first client (`settle`). The rules of loaded.py
+   do not hold then: they compare with what was in use, and the file may be several changes behind.
 3. The days until a certificate expires are logged once a day from WARN_DAYS on.
 
 Threads: `reconfigure` and `review` take `_lock`; the rest reads attributes that are replaced whole.
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     import ssl
 
     from barnabas.security.tls.session import TlsSession
+    from barnabas.security.tls.settings import TlsSettings
 
 log = logging.getLogger("barnabas.tls")
 
@@ -43,6 +47,7 @@ class TlsEndpoint:
         self.is_server = is_server
         self.is_between_nodes = is_between_nodes
         self.loaded = loaded  # replaced whole by TlsEndpoints
+        self.wanted = loaded.settings  # owner: TlsEndpoints; those of `loaded`, unless they were refused
         self.refused: Stamps | None = None  # owner: TlsEndpoints; the files that could not be used
         self.warned_day = -1  # owner: TlsEndpoints; the day of the last warning
         self._mapper = PrincipalMapper(loaded.settings.principal_mapping_rules)  # fixed before start
@@ -76,11 +81,15 @@ class TlsEndpoint:
 class TlsEndpoints:
     """See the module."""
 
-    def __init__(self, originals: Mapping[str, str], wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, originals: Mapping[str, str], wall_ms: Callable[[], int], *, awaits_settings: bool = False
+    ) -> None:
+        """Take the settings of the file; with `awaits_settings` those set at run time are still to come."""
         self._wall_ms = wall_ms  # fixed before start
         self._lock = threading.Lock()  # a leaf
         self._originals = dict(originals)  # replaced whole under _lock
         self._by_name: dict[str, TlsEndpoint] = {}  # replaced whole under _lock
+        self._is_settled = not awaits_settings  # guarded by: _lock
 
     def listener(self, name: str, protocol: str, *, is_between_nodes: bool = False) -> TlsEndpoint:
         """Return the TLS of a listener of this process, loaded at its first use; raises ConfigError."""
@@ -99,10 +108,15 @@ class TlsEndpoints:
         expires_ms = self._by_name[name.upper()].loaded.expires_ms()
         return float("nan") if expires_ms is None else (expires_ms - self._wall_ms()) / 1000
 
+    def settle(self) -> None:
+        """Hold to the rules from now on, since what was set at run time is in use (rule 2)."""
+        with self._lock:
+            self._is_settled = True
+
     def check(self, originals: Mapping[str, str]) -> None:
         """Raise ConfigError if the changed settings could not be applied."""
         for endpoint in self.all():
-            self._replacement(endpoint, originals)
+            self._replacement(endpoint, originals, obeys=True)
 
     def reconfigure(self, originals: Mapping[str, str]) -> None:
         """Apply changed settings; one that cannot be used is logged, and changes nothing for its listener."""
@@ -115,7 +129,7 @@ class TlsEndpoints:
         """Load files that changed, and log certificates that expire soon."""
         with self._lock:
             for endpoint in self._by_name.values():
-                stamps = stamps_of(endpoint.loaded.settings)
+                stamps = stamps_of(endpoint.wanted)
                 if stamps not in (endpoint.loaded.stamps, endpoint.refused):
                     self._renew(endpoint)
                 self._warn(endpoint)
@@ -138,36 +152,51 @@ class TlsEndpoints:
                     raise ConfigError(f"listener {name}: {error}") from error
                 if endpoint is None:
                     endpoint = found
-                endpoint.loaded = loaded
+                endpoint.loaded, endpoint.wanted = loaded, settings
                 endpoint.is_server, endpoint.is_between_nodes = is_server, is_between_nodes
                 self._by_name = {**self._by_name, name: endpoint}
                 self._warn(endpoint)
             return endpoint
 
-    def _replacement(self, endpoint: TlsEndpoint, originals: Mapping[str, str]) -> Loaded | None:
-        """Return what replaces an endpoint's certificates; None if nothing changed. Raises ConfigError."""
-        old = endpoint.loaded
+    def _settings(self, endpoint: TlsEndpoint, originals: Mapping[str, str]) -> TlsSettings:
+        """Return the settings of an endpoint's listener; raises ConfigError."""
         try:
-            settings = settings_of(originals, endpoint.name, is_sasl=endpoint.is_sasl)
+            return settings_of(originals, endpoint.name, is_sasl=endpoint.is_sasl)
+        except ConfigError as error:
+            raise ConfigError(f"listener {endpoint.name}: {error}") from error
+
+    def _replacement(self, endpoint: TlsEndpoint, originals: Mapping[str, str], *, obeys: bool) -> Loaded | None:
+        """Return what replaces an endpoint's certificates; None if nothing changed. Raises ConfigError.
+
+        With `obeys` it has to obey the rules for a replacement (rule 2).
+        """
+        old = endpoint.loaded
+        settings = self._settings(endpoint, originals)
+        try:
             if settings == old.settings and stamps_of(settings) == old.stamps:
                 return None
-            new = load(settings, is_server=endpoint.is_server, now_ms=self._wall_ms())
-            check_replacement(old, new, is_between_nodes=endpoint.is_between_nodes)
+            is_new = endpoint.is_between_nodes and not obeys
+            new = load(settings, is_server=endpoint.is_server, is_between_nodes=is_new, now_ms=self._wall_ms())
+            if obeys:
+                check_replacement(old, new, is_between_nodes=endpoint.is_between_nodes)
         except ConfigError as error:
             raise ConfigError(f"listener {endpoint.name}: {error}") from error
         return new
 
     def _renew(self, endpoint: TlsEndpoint) -> None:
-        stamps = stamps_of(endpoint.loaded.settings)
+        stamps = stamps_of(endpoint.wanted)
         try:
-            new = self._replacement(endpoint, self._originals)
-        except ConfigError as error:
+            endpoint.wanted = self._settings(endpoint, self._originals)
+            stamps = stamps_of(endpoint.wanted)
+            new = self._replacement(endpoint, self._originals, obeys=self._is_settled)
+        except Exception as error:
             endpoint.refused = stamps
-            log.error("new certificates are not used: %s", error)
-            return
-        if new is None:
+            is_foreseen = isinstance(error, ConfigError)
+            log.error("new certificates are not used: %s", error, exc_info=None if is_foreseen else error)
             return
         endpoint.refused = None
+        if new is None:
+            return
         endpoint.warned_day = -1
         endpoint.loaded = new
         log.info("listener %s uses new certificates: %s", endpoint.name, new.subject() or "the trusted ones")

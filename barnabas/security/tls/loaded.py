@@ -4,7 +4,8 @@ Rules for a replacement (Kafka's SslFactory)
 1. A key store, or a trust store, is neither added to a listener that has none nor removed.
 2. The distinguished name stays, unless ssl.allow.dn.changes; alternative names may be added, but none may go, unless
    ssl.allow.san.changes.
-3. On the listener between brokers the old and the new key must accept each other, or the cluster would fall apart.
+3. On the listener between brokers the old and the new key must accept each other, or the cluster would fall apart. The
+   old one may have expired: its dates do not count. The new one must be accepted with its dates by its own trust store.
 
 Threads: any; immutable.
 """
@@ -12,18 +13,18 @@ Threads: any; immutable.
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config.errors import ConfigError
-from barnabas.security.tls.contexts import client_context, server_context
+from barnabas.security.tls.errors import TlsError
 from barnabas.security.tls.names import distinguished_name
-from barnabas.security.tls.session import TlsSession
 
 if TYPE_CHECKING:
+    import ssl
+
     from cryptography import x509
 
     from barnabas.security.tls.settings import TlsSettings
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 MS_PER_DAY: Final = 86_400_000
 _TURNS_MAX: Final = 20
+#: OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python's ssl does not name.
+NO_CHECK_TIME: Final = 0x200000
 
 #: What tells a changed file: (inode, ctime in ns, size) by path; None for a missing file. Why not the time of its
 #: modification: a file that could not be read may be readable once its rights have changed.
@@ -60,7 +63,9 @@ class Loaded(NamedTuple):
 
 def load(settings: TlsSettings, *, is_server: bool, is_between_nodes: bool = False, now_ms: int) -> Loaded:
     """Load everything that the settings name; raise ConfigError of one line."""
-    from barnabas.security.tls.stores import load_key_store, load_trust_store  # Why here: it brings cryptography
+    # Why here: they load OpenSSL and cryptography, which most processes do not need
+    from barnabas.security.tls.contexts import client_context, server_context
+    from barnabas.security.tls.stores import load_key_store, load_trust_store
 
     if is_server and not settings.has_keystore:
         raise ConfigError("TLS needs ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain")
@@ -71,10 +76,8 @@ def load(settings: TlsSettings, *, is_server: bool, is_between_nodes: bool = Fal
         _check_dates(entry.chain[0], now_ms)
     server = server_context(settings, entry, trusted) if is_server and entry is not None else None
     loaded = Loaded(settings, entry, trusted, server, client_context(settings, entry, trusted), stamps)
-    if is_between_nodes and is_server and not _accepts(loaded, loaded):
-        raise ConfigError(
-            "the certificate of the key store is not trusted by the trust store, but brokers connect to each other here"
-        )
+    if is_between_nodes and is_server:
+        _check_own_trust(loaded)
     return loaded
 
 
@@ -86,8 +89,12 @@ def check_replacement(old: Loaded, new: Loaded, *, is_between_nodes: bool) -> No
         raise ConfigError("a trust store cannot be added while the listener runs")
     if old.entry is not None and new.entry is not None:
         _check_names(old, new)
-    if is_between_nodes and not (_accepts(old, new) and _accepts(new, old)):
-        raise ConfigError("the old and the new certificate do not trust each other, but brokers connect to each other")
+    if is_between_nodes:
+        _check_own_trust(new)
+        if not (_accepts(old, new, with_dates=False) and _accepts(new, old, with_dates=False)):
+            raise ConfigError(
+                "the old and the new certificate do not trust each other, but brokers connect to each other"
+            )
 
 
 def stamps_of(settings: TlsSettings) -> Stamps:
@@ -145,13 +152,28 @@ def _alternative_names(loaded: Loaded) -> set[str]:
     return {f"{type(name).__name__}:{name.value}" for name in extension.value}
 
 
-def _accepts(server: Loaded, client: Loaded) -> bool:
+def _check_own_trust(loaded: Loaded) -> None:
+    if not _accepts(loaded, loaded):
+        raise ConfigError(
+            "the certificate of the key store is not trusted by the trust store, but brokers connect to each other here"
+        )
+
+
+def _accepts(server: Loaded, client: Loaded, *, with_dates: bool = True) -> bool:
     """Return whether a handshake between the two succeeds; names of hosts are not compared."""
-    if server.server is None:
+    if server.server is None or server.entry is None:
         return True
+    from barnabas.security.tls.contexts import client_context, server_context
+    from barnabas.security.tls.session import TlsSession
+
     settings = replace(client.settings, endpoint_identification_algorithm="")
-    one = TlsSession(client_context(settings, client.entry, client.trusted), is_server=False)
-    other = TlsSession(server.server, is_server=True)
+    # Why not `server.server`: connections use it, and the flag below is not for them.
+    accepting = server_context(server.settings, server.entry, server.trusted)
+    connecting = client_context(settings, client.entry, client.trusted)
+    if not with_dates:
+        for context in (accepting, connecting):
+            context.verify_flags |= NO_CHECK_TIME
+    one, other = TlsSession(connecting, is_server=False), TlsSession(accepting, is_server=True)
     try:
         for _ in range(_TURNS_MAX):
             if one.is_established and other.is_established:
@@ -163,6 +185,6 @@ def _accepts(server: Loaded, client: Loaded) -> bool:
                 output = session.take_output()
                 if output:
                     peer.receive(output)
-    except ssl.SSLError:
+    except TlsError:
         return False
     return False

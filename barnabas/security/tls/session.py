@@ -11,26 +11,23 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from typing import Any
 
+from barnabas.security.tls.errors import TlsError
 from barnabas.security.tls.names import distinguished_name
-
-
-def failure_text(error: ssl.SSLError, peer: str) -> str:
-    """Return why a handshake or a record failed; `peer` is the other end, as in `the client`."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{peer}'s certificate is refused: {error.verify_message}"
-    return (error.reason or str(error)).replace("_", " ").lower()
 
 
 class TlsSession:
     """See the module."""
 
-    __slots__ = ("_incoming", "_outgoing", "_ssl", "is_ended", "is_established")
+    __slots__ = ("_incoming", "_is_server", "_outgoing", "_ssl", "is_ended", "is_established")
 
     def __init__(self, context: ssl.SSLContext, *, is_server: bool, server_hostname: str | None = None) -> None:
+        self._is_server = is_server  # fixed before start
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._ssl = context.wrap_bio(self._incoming, self._outgoing, is_server, server_hostname)
+        # Why Any: as its types have it, `read` returns bytes, and compiled code checks that.
+        self._ssl: Any = context.wrap_bio(self._incoming, self._outgoing, is_server, server_hostname)
         self.is_established = False  # the handshake is complete
         self.is_ended = False  # the other end has closed the session
 
@@ -39,7 +36,7 @@ class TlsSession:
         self._incoming.write(encrypted)
 
     def handshake(self) -> bool:
-        """Continue the handshake; return whether it is complete. Raises ssl.SSLError if it failed.
+        """Continue the handshake; return whether it is complete. Raises TlsError if it failed.
 
         In each case there may be bytes to be sent.
         """
@@ -47,23 +44,27 @@ class TlsSession:
             self._ssl.do_handshake()
         except ssl.SSLWantReadError:
             return False
+        except ssl.SSLError as error:
+            raise self._failure(error) from error
         self.is_established = True
         return True
 
     def read_into(self, buffer: memoryview) -> int:
-        """Decrypt into the buffer until it is full or nothing is left; return how many bytes. Raises ssl.SSLError."""
+        """Decrypt into the buffer until it is full or nothing is left; return how many bytes. Raises TlsError."""
         session, incoming = self._ssl, self._incoming
         size = len(buffer)
         filled = 0
         while filled < size and (incoming.pending or session.pending()):
             try:
-                count = session.read(size - filled, buffer[filled:] if filled else buffer)
+                count: int = session.read(size - filled, buffer[filled:] if filled else buffer)
             except ssl.SSLWantReadError:  # the start of a record
                 break
+            except ssl.SSLError as error:
+                raise self._failure(error) from error
             if not count:
                 self.is_ended = True
                 break
-            filled += int(count)
+            filled += count
         return filled
 
     def has_input(self) -> bool:
@@ -71,8 +72,11 @@ class TlsSession:
         return bool(self._incoming.pending or self._ssl.pending())
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt bytes, which may not be empty."""
-        self._ssl.write(data)
+        """Encrypt bytes, which may not be empty. Raises TlsError."""
+        try:
+            self._ssl.write(data)
+        except ssl.SSLError as error:
+            raise self._failure(error) from error
 
     def has_output(self) -> bool:
         """Return whether there are bytes to be sent."""
@@ -102,3 +106,10 @@ class TlsSession:
         """Return the cipher suite and the version of the protocol."""
         found = self._ssl.cipher()
         return (found[0], self._ssl.version() or "") if found else ("", "")
+
+    def _failure(self, error: ssl.SSLError) -> TlsError:
+        """Return the error that says in words why a handshake or a record failed."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            peer = "the client" if self._is_server else "the other node"
+            return TlsError(f"{peer}'s certificate is refused: {error.verify_message}")
+        return TlsError((error.reason or str(error)).replace("_", " ").lower())

@@ -259,7 +259,7 @@ Result: TypeAlias = JoinResult | SyncResult | LeaveResult | ErrorCode
 
 
 class TimerKey(NamedTuple):
-    """The name of one of a group's timers: "join", "sync", or "session" with the member's id."""
+    """The name of one of a group's timers: "join", "sync", "assignment", or "session" with the member's id."""
 
     kind: str
     member_id: str = ""

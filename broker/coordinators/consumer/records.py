@@ -8,7 +8,8 @@ Format (each key begins with its record type, each value with its version, 0; va
     7   ConsumerGroupTargetAssignmentMember    group, member
     8   ConsumerGroupCurrentMemberAssignment   group, member
     16  ConsumerGroupRegularExpression  group, expression
-Types 10 to 15 belong to share groups, 17 to 23 to streams groups. They are not read here and stay in the log.
+Types 10 to 15 belong to share groups (`share_groups/records.py`), 17 to 23 to streams groups
+(`streams_groups/records.py`).
 
 Source: Kafka's GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde (4.3).
 """

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from barnabas.broker.coordinators.consumer.values import ResolvedRegex
-from barnabas.broker.coordinators.regex.pattern import PatternError, matching_names
+from barnabas.common.regex.pattern import PatternError, matching_names
 
 log = logging.getLogger("barnabas.group")
 

@@ -10,6 +10,10 @@ leaves no trace. A turn of a member takes three steps:
 The requests of the consumer protocol are in `heartbeats.py`, those of the classic protocol in `classic_requests.py`.
 Each of their public functions is one turn's decision.
 
+Rule
+1. A group's timestamps are wall time, and may be in the future: clocks are set back, and the next coordinator's clock
+   may be behind. Such a timestamp delays nothing. In Kafka the group gets no assignment until the clock has caught up.
+
 Threads: owner is the group's shard, under its lock.
 Source: Kafka's GroupMetadataManager (4.3): consumerGroupHeartbeat, maybeUpdateRegularExpressions,
 maybeUpdateTargetAssignment, maybeReconcile.
@@ -32,7 +36,7 @@ from barnabas.broker.coordinators.consumer.metadata_watch import metadata_hash
 from barnabas.broker.coordinators.consumer.migration import may_downgrade, to_classic_group
 from barnabas.broker.coordinators.consumer.reconcile import Aim, reconcile
 from barnabas.broker.coordinators.consumer.values import Assignment, Member, MemberState, Record, Timeout
-from barnabas.broker.coordinators.regex.pattern import PatternError, check_pattern
+from barnabas.common.regex.pattern import PatternError, check_pattern
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 log = logging.getLogger("barnabas.group")
@@ -133,8 +137,9 @@ class Turn:
         if not (is_first or group.regexes) or group.is_resolving:
             return
         resolved = group.resolved_regexes.values()
-        last_ms = max((one.timestamp_ms for one in resolved), default=None)
-        if last_ms is not None and environment.now_ms <= last_ms + REGEX_REFRESH_MIN_MS:
+        now_ms = environment.now_ms
+        last_ms = max((one.timestamp_ms for one in resolved if one.timestamp_ms <= now_ms), default=None)  # rule 1
+        if last_ms is not None and now_ms <= last_ms + REGEX_REFRESH_MIN_MS:
             return
         regexes = Counter(group.regexes)
         if before.topic_regex:
@@ -146,7 +151,8 @@ class Turn:
             is_first
             or len(wanted) != len(group.resolved_regexes)
             or max((one.version for one in resolved), default=0) < environment.image.creation
-            or (last_ms is not None and environment.now_ms > last_ms + environment.settings.regex_refresh_ms)
+            or last_ms is None
+            or now_ms > last_ms + environment.settings.regex_refresh_ms
         )
         if is_due:
             self.regexes_wanted = wanted
@@ -206,8 +212,9 @@ class Turn:
         return epoch, target[member.member_id]
 
     def _may_assign(self) -> bool:
-        last_ms, interval_ms = self.group.assignment_timestamp_ms, self.environment.times.assignment_interval_ms
-        return last_ms == v.NO_TIMESTAMP or interval_ms == 0 or self.environment.now_ms >= last_ms + interval_ms
+        now_ms, last_ms = self.environment.now_ms, self.group.assignment_timestamp_ms
+        rests = last_ms <= now_ms < last_ms + self.environment.times.assignment_interval_ms  # rule 1
+        return last_ms == v.NO_TIMESTAMP or not rests
 
     def _specs(self, members: Iterable[Member]) -> tuple[dict[str, MemberSpec], dict[bytes, int]]:
         """Return the assignor's input: every member, and the partition count of each of their topics."""

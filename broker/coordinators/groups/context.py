@@ -13,6 +13,8 @@ from barnabas.broker.coordinators.runtime.committed_writes import LogWriter
 from barnabas.protocol.records.compression import CompressionType
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.share_groups.context import ShareContext
+    from barnabas.broker.coordinators.streams_groups.context import StreamsContext
     from barnabas.broker.timing_wheel import Timer
     from barnabas.common.clock import Clock
 
@@ -28,6 +30,8 @@ class ShardContext:
     timer: Timer
     sensors: GroupSensors
     consumers: ConsumerContext
+    shares: ShareContext
+    streams: StreamsContext
     settings: GroupSettings
     commit_timeout_ms: int = 5000  # offsets.commit.timeout.ms
     compression: CompressionType = CompressionType.NONE  # offsets.topic.compression.codec

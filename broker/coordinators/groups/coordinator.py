@@ -40,6 +40,10 @@ from barnabas.broker.coordinators.groups.shard import ListedGroup, Shard
 from barnabas.broker.coordinators.runtime.job_thread import JobThread
 from barnabas.broker.coordinators.runtime.partitioning import partition_for
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
+from barnabas.broker.coordinators.share_groups.context import ShareContext
+from barnabas.broker.coordinators.share_groups.environment import ShareGroupSettings
+from barnabas.broker.coordinators.streams_groups.context import StreamsContext
+from barnabas.broker.coordinators.streams_groups.environment import StreamsGroupConfig, StreamsGroupSettings
 from barnabas.broker.metadata.features import UNKNOWN_EPOCH
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.broker.requests.gathering import Gathering
@@ -55,7 +59,9 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.consumer.group import ConsumerGroup
     from barnabas.broker.coordinators.consumer.values import Heartbeat, HeartbeatResult
     from barnabas.broker.coordinators.groups.sensors import GroupSensors
+    from barnabas.broker.coordinators.runtime.committed_writes import CommittedWrites
     from barnabas.broker.coordinators.runtime.completion import Completion
+    from barnabas.broker.coordinators.share_state.values import Persister
     from barnabas.broker.coordinators.transactions.marker import Marker
     from barnabas.broker.coordinators.transactions.transaction import Producer
     from barnabas.broker.metadata.metadata_cache import MetadataCache
@@ -92,6 +98,7 @@ class GroupCoordinator:
         sensors: GroupSensors,
         replica_manager: ReplicaManager,
         metadata_cache: MetadataCache,
+        persister: Persister,
     ) -> None:
         self._config = config  # replaced whole by reconfigure
         self._metadata_cache = metadata_cache  # fixed before start
@@ -101,7 +108,11 @@ class GroupCoordinator:
         consumers = ConsumerContext(
             MetadataWatch(metadata_cache), self._jobs.put, lambda group_id: _times(group_config(group_id))
         )
-        self._context = ShardContext(replica_manager, clock, self._timer, sensors, consumers, GroupSettings())
+        shares = ShareContext(persister, lambda group_id: _share_times(group_config(group_id)))
+        streams = StreamsContext(lambda group_id: _streams_config(group_config(group_id)))
+        self._context = ShardContext(
+            replica_manager, clock, self._timer, sensors, consumers, shares, streams, GroupSettings()
+        )
         self.reconfigure(config)
         self._lock = threading.Lock()  # serialises changes of _shards
         self._shards: dict[int, Shard] = {}  # guarded by: _lock (lookups need none); by partition
@@ -137,6 +148,8 @@ class GroupCoordinator:
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms, max_size=config.group_max_size
         )
         context.consumers.settings = _consumer_settings(config)
+        context.shares.settings = ShareGroupSettings(max_size=config.group_share_max_size)
+        context.streams.settings = StreamsGroupSettings(max_size=config.group_streams_max_size)
         context.commit_timeout_ms = config.offsets_commit_timeout_ms
         context.compression = CompressionType(config.offsets_topic_compression_codec)
         context.metadata_max_chars = config.offset_metadata_max_bytes
@@ -220,6 +233,28 @@ class GroupCoordinator:
         while self._is_running:
             self._timer.wait_and_advance(REAPER_WAIT_MS_MAX)
 
+    # A clock that is moved on purpose
+
+    @property
+    def timer(self) -> Timer:
+        """The timer of the groups' timeouts."""
+        return self._timer
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether jobs wait for the loader's thread."""
+        return not self._jobs.empty()
+
+    def writes(self) -> Sequence[CommittedWrites]:
+        """Return the writes of each shard, to be read without a lock."""
+        return [shard.writes for shard in list(self._shards.values())]
+
+    def expire(self) -> None:
+        """Remove expired offsets and empty groups now, before the check that is due next."""
+        for shard in list(self._shards.values()):
+            with shard.isolate_failures():
+                shard.expire()
+
     # Where a group is
 
     def partition_for(self, group_id: str) -> int:
@@ -295,10 +330,10 @@ class GroupCoordinator:
         else:
             shard.consumer_heartbeat(group_id, request, reply)
 
-    def is_consumer_group(self, group_id: str) -> bool:
-        """Return whether this broker coordinates a consumer group with this id."""
+    def is_modern_group(self, group_id: str) -> bool:
+        """Return whether this broker coordinates a group with this id that is not a classic one."""
         shard = self._shard(group_id)
-        return shard is not None and group_id in shard.consumer_groups
+        return shard is not None and shard.has_modern_group(group_id)
 
     def describe_consumer_group(self, group_id: str, read: Callable[[ConsumerGroup], T]) -> T:
         """Have `read` read a consumer group, quickly, under its shard's lock. Raises ApiError."""
@@ -306,6 +341,15 @@ class GroupCoordinator:
         if shard is None:
             raise ApiError(_no_shard(group_id))
         return shard.describe_consumer_group(group_id, read)
+
+    # Share groups (KIP-932) and streams groups (KIP-1071)
+
+    def shard_of(self, group_id: str) -> Shard:
+        """Return the group's shard. Raises ApiError."""
+        shard = self._shard(group_id) if group_id else None
+        if shard is None:
+            raise ApiError(_no_shard(group_id))
+        return shard
 
     # Offsets; an empty group id is valid here, as it always was
 
@@ -373,8 +417,11 @@ class GroupCoordinator:
     # Groups
 
     def list_groups(self, states: Iterable[str]) -> tuple[ErrorCode, list[ListedGroup]]:
-        """Return the groups here in these states (case does not matter; no states means all)."""
-        wanted = frozenset(state.strip().lower() for state in states)
+        """Return the groups here in these states (case does not matter; no states means all).
+
+        Different from Apache Kafka: NotReady is found by its name, too, which clients send (Kafka: by `not_ready`).
+        """
+        wanted = frozenset(state.strip().lower().replace("_", "") for state in states)
         groups: list[ListedGroup] = []
         for shard in list(self._shards.values()):
             error, listed = shard.listed(wanted)
@@ -440,6 +487,24 @@ def _times(config: GroupConfig) -> GroupTimes:
         session_timeout_ms=config.consumer_session_timeout_ms,
         heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
         assignment_interval_ms=config.consumer_assignment_interval_ms,
+    )
+
+
+def _share_times(config: GroupConfig) -> GroupTimes:
+    return GroupTimes(
+        session_timeout_ms=config.share_session_timeout_ms,
+        heartbeat_interval_ms=config.share_heartbeat_interval_ms,
+        assignment_interval_ms=config.share_assignment_interval_ms,
+    )
+
+
+def _streams_config(config: GroupConfig) -> StreamsGroupConfig:
+    return StreamsGroupConfig(
+        session_timeout_ms=config.streams_session_timeout_ms,
+        heartbeat_interval_ms=config.streams_heartbeat_interval_ms,
+        assignment_interval_ms=config.streams_assignment_interval_ms,
+        initial_rebalance_delay_ms=config.streams_initial_rebalance_delay_ms,
+        num_standby_replicas=config.streams_num_standby_replicas,
     )
 
 

@@ -2,7 +2,7 @@
 
 Rules
 1. Everything is guarded by the shard's lock. The pure parts decide (`classic/steps.py`, `consumer/turn.py`,
-   `offsets/store.py`).
+   `share_groups/turn.py`, `offsets/store.py`).
 2. Lock order: a shard's, then a partition's, then a log's. No answer is delivered and no request is woken while the
    shard's lock is held.
 3. Records are appended in the order of decisions. A group's state changes at once, as in Kafka; an offset is stored

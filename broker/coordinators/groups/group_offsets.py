@@ -10,7 +10,7 @@ import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from barnabas.broker.coordinators.classic import events as ev
 from barnabas.broker.coordinators.classic.group import Group
@@ -29,11 +29,16 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups.consumer_groups import ConsumerGroups
     from barnabas.broker.coordinators.groups.core import ShardCore
     from barnabas.broker.coordinators.runtime.completion import Completion
+    from barnabas.broker.coordinators.share_groups.groups import ShareGroups
+    from barnabas.broker.coordinators.streams_groups.group import StreamsGroup
+    from barnabas.broker.coordinators.streams_groups.groups import StreamsGroups
     from barnabas.broker.coordinators.transactions.marker import Marker
     from barnabas.broker.coordinators.transactions.transaction import Producer
     from barnabas.broker.storage.producers.verification import VerificationGuard
 
 log = logging.getLogger("barnabas.group")
+
+AnyOffsetGroup: TypeAlias = "Group | ConsumerGroup | StreamsGroup"
 
 GROUP_ID_NOT_FOUND_FROM = 9  # OffsetCommit version
 
@@ -87,12 +92,21 @@ class DeletedOffsets:
 class GroupOffsets:
     """The offsets of all groups of a shard."""
 
-    __slots__ = ("_classic", "_consumers", "_core", "store")
+    __slots__ = ("_classic", "_consumers", "_core", "_shares", "_streams", "store")
 
-    def __init__(self, core: ShardCore, classic: ClassicGroups, consumers: ConsumerGroups) -> None:
+    def __init__(
+        self,
+        core: ShardCore,
+        classic: ClassicGroups,
+        consumers: ConsumerGroups,
+        shares: ShareGroups,
+        streams: StreamsGroups,
+    ) -> None:
         self._core = core  # fixed before start
         self._classic = classic  # fixed before start
         self._consumers = consumers  # fixed before start
+        self._shares = shares  # fixed before start
+        self._streams = streams  # fixed before start
         self.store = OffsetStore()  # replaced whole when the shard ends
 
     # Life
@@ -199,6 +213,13 @@ class GroupOffsets:
                 c.group_id, c.member_id, c.instance_id, c.generation_id, c.version, partitions,
                 is_transactional=is_transactional,
             )  # fmt: skip
+        if c.group_id in self._streams.groups:
+            return self._streams.commit_error(
+                c.group_id, c.member_id, c.instance_id, c.generation_id, c.version,
+                [(commit.topic, commit.partition) for commit in commits], is_transactional=is_transactional,
+            )  # fmt: skip
+        if c.group_id in self._shares.groups:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         group = self._classic.groups.get(c.group_id)
         if group is not None:
             return self._classic.ask(
@@ -222,8 +243,8 @@ class GroupOffsets:
     def fetch(self, query: OffsetQuery, reply: Completion[FetchedOffsets]) -> None:
         """Answer with a group's offsets."""
         core = self._core
-        error = self._consumers.fetch_error(query.group_id, query.member_id, query.member_epoch)
-        if error:
+        member = (query.group_id, query.member_id, query.member_epoch)
+        if error := self._consumers.fetch_error(*member) or self._streams.fetch_error(*member):
             core.answer_locked(reply, FetchedOffsets(error))
         elif query.require_stable:
             core.writes.after_all(partial(self._fetch_stable, query, reply))
@@ -257,7 +278,7 @@ class GroupOffsets:
             self._core.writes.after_all(lambda _error: self._delete(group, topics, reply))
 
     def _delete(
-        self, group: Group | ConsumerGroup, topics: Mapping[str, Container[int]], reply: Completion[DeletedOffsets]
+        self, group: AnyOffsetGroup, topics: Mapping[str, Container[int]], reply: Completion[DeletedOffsets]
     ) -> None:
         core, group_id = self._core, group.group_id
         errors = {name: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for name in topics if group.is_subscribed_to(name)}
@@ -291,7 +312,7 @@ class GroupOffsets:
         self.remove(doomed, deleted, settled)
 
     def _delete_error(self, group_id: str) -> ErrorCode:
-        group = self.find_group(group_id)
+        group = self._shares.groups.get(group_id) or self.find_group(group_id)
         return ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.delete_error()
 
     def remove_former(self, former_ids: Mapping[str, bytes]) -> None:
@@ -323,7 +344,9 @@ class GroupOffsets:
         now_ms = core.now_ms()
         doomed: list[tuple[str, TopicPartition]] = []
         empty: list[str] = []
-        groups: list[Group | ConsumerGroup] = [*self._classic.groups.values(), *self._consumers.groups.values()]
+        groups: list[AnyOffsetGroup] = [
+            *self._classic.groups.values(), *self._consumers.groups.values(), *self._streams.groups.values()
+        ]  # fmt: skip
         for group in groups:
             due, is_all = self.store.expired(group, now_ms, core.context.retention_ms)
             doomed += [(group.group_id, tp) for tp in due]
@@ -359,13 +382,15 @@ class GroupOffsets:
 
     # Groups
 
-    def find_group(self, group_id: str) -> Group | ConsumerGroup | None:
-        """Return the group, of either kind."""
-        return self._classic.groups.get(group_id) or self._consumers.groups.get(group_id)
+    def find_group(self, group_id: str) -> AnyOffsetGroup | None:
+        """Return the group, of one of the kinds that commit offsets."""
+        parts = (self._classic, self._consumers, self._streams)
+        return next((part.groups[group_id] for part in parts if group_id in part.groups), None)
 
-    def _part_of(self, group_id: str) -> ClassicGroups | ConsumerGroups:
-        return self._consumers if group_id in self._consumers.groups else self._classic
+    def _part_of(self, group_id: str) -> ClassicGroups | ConsumerGroups | ShareGroups | StreamsGroups:
+        parts = (self._shares, self._consumers, self._streams)
+        return next((part for part in parts if group_id in part.groups), self._classic)
 
     def _ensure_group(self, group_id: str) -> None:
-        if group_id not in self._consumers.groups:
+        if self._part_of(group_id) is self._classic:
             self._classic.ensure(group_id)

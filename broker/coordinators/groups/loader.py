@@ -3,9 +3,9 @@
 Rules
 1. The log is read up to its end, in order: a later record of a key replaces an earlier one. An offset record or a
    marker takes effect when the high watermark has passed it, and no offset is served before.
-2. Skipped, as in Kafka: records of share groups and streams groups, which are not implemented, and records of unknown
-   types, which may be left over from a newer version. They stay in the log. A record without a key has no meaning and
-   is skipped too. The first record of each unknown type, and the first without a key, are logged.
+2. Skipped, as in Kafka: records of types that are unknown, since they may be left over from a newer version, or
+   obsolete. They stay in the log. A record without a key has no meaning and is skipped too. The first record of each
+   unknown type, and the first without a key, are logged.
 3. A record of a known type that cannot be read fails the load. Skipping it would serve an older offset, or an older
    group, than the acknowledged one.
 4. Offsets of transactions take effect once their marker is read.

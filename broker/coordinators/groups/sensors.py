@@ -19,6 +19,7 @@ class GroupSensors:
 
     __slots__ = (
         "commits", "completed_rebalances", "consumer_rebalances", "deletions", "expirations", "load_time",
+        "share_rebalances", "streams_rebalances",
     )  # fmt: skip
 
     def __init__(self, registry: Registry) -> None:
@@ -27,4 +28,6 @@ class GroupSensors:
         self.deletions = registry.sensor(c.OFFSET_DELETION)  # offsets
         self.completed_rebalances = registry.sensor(c.GROUP_COMPLETED_REBALANCE)  # of classic groups
         self.consumer_rebalances = registry.sensor(c.CONSUMER_GROUP_REBALANCE)
+        self.share_rebalances = registry.sensor(c.SHARE_GROUP_REBALANCE)
+        self.streams_rebalances = registry.sensor(c.STREAMS_GROUP_REBALANCE)
         self.load_time = registry.avg_max(c.GROUP_PARTITION_LOAD_TIME)  # ms

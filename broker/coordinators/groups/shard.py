@@ -1,8 +1,9 @@
 """A shard: the groups and offsets of one partition of __consumer_offsets.
 
-A shard owns its parts: classic groups, consumer groups, classic members of consumer groups, and offsets. Every public
-method takes the shard's lock, checks that the shard serves, and hands the request to the part in charge. `core.py` has
-the rules that the parts follow, `runtime/shard_life.py` the states of a shard.
+A shard owns its parts: classic groups, consumer groups, classic members of consumer groups, share groups, streams
+groups, and offsets.
+Every public method takes the shard's lock, checks that the shard serves, and hands the request to the part in charge.
+`core.py` has the rules that the parts follow, `runtime/shard_life.py` the states of a shard.
 
 Threads: any; loading on `group-metadata-manager-0`.
 Source: Kafka's GroupCoordinatorShard (4.3).
@@ -33,6 +34,13 @@ from barnabas.broker.coordinators.groups.group_offsets import (
     OffsetQuery,
 )
 from barnabas.broker.coordinators.offsets import records
+from barnabas.broker.coordinators.share_groups.group import ShareGroup
+from barnabas.broker.coordinators.share_groups.groups import ShareGroups
+from barnabas.broker.coordinators.share_groups.records import ShareGroupRecord
+from barnabas.broker.coordinators.streams_groups.group import StreamsGroup
+from barnabas.broker.coordinators.streams_groups.groups import StreamsGroups
+from barnabas.broker.coordinators.streams_groups.records import StreamsGroupRecord
+from barnabas.broker.coordinators.streams_groups.values import AssignmentDue
 from barnabas.broker.timing_wheel import CallbackTask
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -42,8 +50,11 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups.context import ShardContext
     from barnabas.broker.coordinators.groups.timers import TimerEntry
     from barnabas.broker.coordinators.offsets.store import OffsetStore
+    from barnabas.broker.coordinators.runtime.committed_writes import CommittedWrites
     from barnabas.broker.coordinators.runtime.completion import Completion
     from barnabas.broker.coordinators.runtime.shard_life import ShardState
+    from barnabas.broker.coordinators.streams_groups.values import Heartbeat as StreamsHeartbeat
+    from barnabas.broker.coordinators.streams_groups.values import HeartbeatResult as StreamsHeartbeatResult
     from barnabas.broker.coordinators.transactions.marker import Marker
     from barnabas.broker.coordinators.transactions.transaction import Producer
     from barnabas.broker.storage.producers.verification import VerificationGuard
@@ -66,7 +77,7 @@ class Shard:
 
     __slots__ = (
         "_classic", "_classic_members", "_consumers", "_core", "_expiry_task", "_life", "_lock", "_offsets",
-        "leader_epoch", "tp",
+        "_shares", "_streams", "leader_epoch", "tp",
     )  # fmt: skip
 
     def __init__(self, tp: TopicPartition, leader_epoch: int, context: ShardContext) -> None:
@@ -78,7 +89,13 @@ class Shard:
         self._classic = ClassicGroups(core)  # guarded by: _lock, as are the other parts
         self._consumers = ConsumerGroups(core, self._classic)
         self._classic_members = ClassicMembers(core, self._consumers)
-        self._offsets = GroupOffsets(core, self._classic, self._consumers)
+        self._shares = ShareGroups(
+            core, lambda id_: id_ in self.groups or id_ in self.consumer_groups or id_ in self.streams_groups
+        )
+        self._streams = StreamsGroups(
+            core, self._classic, lambda id_: id_ in self.consumer_groups or id_ in self.share_groups
+        )
+        self._offsets = GroupOffsets(core, self._classic, self._consumers, self._shares, self._streams)
         self._expiry_task: CallbackTask | None = None  # guarded by: _lock
 
     # What metrics and the live page read, without the lock: they may see groups of different moments
@@ -95,8 +112,23 @@ class Shard:
 
     @property
     def consumer_groups(self) -> dict[str, ConsumerGroup]:
-        """The consumer groups, by id; no id is in both."""
+        """The consumer groups, by id; no id is in two of these."""
         return self._consumers.groups
+
+    @property
+    def share_groups(self) -> dict[str, ShareGroup]:
+        """The share groups, by id."""
+        return self._shares.groups
+
+    @property
+    def streams_groups(self) -> dict[str, StreamsGroup]:
+        """The streams groups, by id."""
+        return self._streams.groups
+
+    def has_modern_group(self, group_id: str) -> bool:
+        """Return whether a group that is not a classic one has this id."""
+        kinds = (self.consumer_groups, self.share_groups, self.streams_groups)
+        return any(group_id in groups for groups in kinds)
 
     @property
     def offsets(self) -> OffsetStore:
@@ -105,29 +137,51 @@ class Shard:
 
     @property
     def group_count(self) -> int:
-        """The number of groups of both kinds."""
-        return len(self.groups) + len(self.consumer_groups)
+        """The number of groups of all kinds."""
+        return len(self.groups) + len(self.consumer_groups) + len(self.share_groups) + len(self.streams_groups)
+
+    @property
+    def writes(self) -> CommittedWrites:
+        """The writes that wait for the high watermark."""
+        return self._core.writes
 
     # Life
 
     def replay(
         self,
-        record: records.OffsetRecord | records.GroupRecord | ConsumerGroupRecord,
+        record: records.AnyRecord,
         producer_id: int,
         record_offset: int,
         is_committed: bool,
     ) -> None:
         """Apply a record while loading; `producer_id` is -1 outside transactions. Only the loader calls."""
-        if isinstance(record, ConsumerGroupRecord):
-            self._consumers.replay(record)
+        if isinstance(record, ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord):
+            self._replay_modern(record)
             if not is_committed:
                 self._core.writes.add_loaded(record_offset, lambda: None)
         elif isinstance(record, records.GroupRecord):
             if record.group is not None:
                 self._consumers.groups.pop(record.group_id, None)
+                self._shares.groups.pop(record.group_id, None)
+                self._streams.groups.pop(record.group_id, None)
             self._classic.replay(record)
         else:
             self._offsets.replay(record, producer_id, record_offset, is_committed)
+
+    def _replay_modern(self, record: ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord) -> None:
+        """Replay a record of a modern group; the last kind of a group that the log names counts."""
+        group_id = record.group_id
+        parts = (self._consumers, self._shares, self._streams, self._classic)
+        before = [part for part in parts if group_id in part.groups]
+        if isinstance(record, ConsumerGroupRecord):
+            self._consumers.replay(record)
+        elif isinstance(record, ShareGroupRecord):
+            self._shares.replay(record)
+        else:
+            self._streams.replay(record)
+        if any(group_id in part.groups and part not in before for part in parts):
+            for part in before:
+                part.groups.pop(group_id, None)
 
     def replay_marker(self, producer_id: int, is_commit: bool, record_offset: int, is_committed: bool) -> None:
         """Apply the end of a transaction while loading. Only the loader calls."""
@@ -140,6 +194,8 @@ class Shard:
                 return
             self._classic.activate()
             self._consumers.activate()
+            self._shares.activate()
+            self._streams.activate()
             self._schedule_expiry_locked()
             topics = self._core.context.consumers.watch.latest().snapshot.topics
             self._offsets.remove_former(dict.fromkeys(topics, ZERO_UUID))
@@ -156,6 +212,8 @@ class Shard:
         # Why first: a write that fails below must find its group gone, so that only its answer is delivered.
         classic = self._classic.detach_all()
         self._consumers.release()
+        self._shares.release()
+        self._streams.release()
         self._offsets.release()
         if self._expiry_task is not None:
             self._core.context.timer.cancel(self._expiry_task)
@@ -166,13 +224,23 @@ class Shard:
     def _on_timer_locked(self, entry: TimerEntry) -> None:
         event = self._core.timers.expired_event(entry)
         if isinstance(event, MemberExpired | RevocationExpired):
-            consumer_group = self.consumer_groups.get(entry.group_id)
-            if consumer_group is not None:
-                self._consumers.expire(consumer_group, entry.key, event)
+            self._expire_member_locked(entry.group_id, entry.key, event)
+        elif isinstance(event, AssignmentDue):
+            streams_group = self.streams_groups.get(entry.group_id)
+            if streams_group is not None:
+                self._streams.assign_first(streams_group)
         elif event is not None:
             group = self.groups.get(entry.group_id)
             if group is not None:
                 self._classic.step(group, event)
+
+    def _expire_member_locked(self, group_id: str, key: ev.TimerKey, event: MemberExpired | RevocationExpired) -> None:
+        if (consumer_group := self.consumer_groups.get(group_id)) is not None:
+            self._consumers.expire(consumer_group, key, event)
+        elif (streams_group := self.streams_groups.get(group_id)) is not None:
+            self._streams.expire(streams_group, key, event)
+        elif (share_group := self.share_groups.get(group_id)) is not None and isinstance(event, MemberExpired):
+            self._shares.expire(share_group, key, event)
 
     # Members
 
@@ -183,15 +251,17 @@ class Shard:
                 self._core.answer_locked(event.reply, ev.JoinResult(error, event.member_id))
                 return
             if event.member_id == ev.UNKNOWN_MEMBER_ID:
-                self._end_empty_consumer_group_locked(group_id)
+                self._end_empty_group_locked(group_id)
             if group_id in self.consumer_groups:
                 self._classic_members.join(group_id, event)
+            elif group_id in self.share_groups or group_id in self.streams_groups:
+                self._core.answer_locked(event.reply, ev.JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
             else:
                 self._classic.join(group_id, event)
 
-    def _end_empty_consumer_group_locked(self, group_id: str) -> None:
+    def _end_empty_group_locked(self, group_id: str) -> None:
         """Make way for a classic group, whose first member joins; the offsets stay."""
-        group = self.consumer_groups.get(group_id)
+        group = self.consumer_groups.get(group_id) or self.streams_groups.get(group_id)
         if group is not None and not group.members:
             self._offsets.remove([], [group_id], log_failure)
 
@@ -231,8 +301,29 @@ class Shard:
         with self._lock:
             if error := self._core.committed_gate_locked():
                 self._core.answer_locked(reply, ApiError(error))
+            elif group_id in self.share_groups or group_id in self.streams_groups:
+                refusal = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+                self._core.answer_locked(reply, refusal)
             else:
                 self._consumers.heartbeat(group_id, request, reply)
+
+    def streams_heartbeat(
+        self, group_id: str, request: StreamsHeartbeat, reply: Completion[StreamsHeartbeatResult | ApiError]
+    ) -> None:
+        """Handle a StreamsGroupHeartbeat (KIP-1071)."""
+        with self._lock:
+            if error := self._core.committed_gate_locked():
+                self._core.answer_locked(reply, ApiError(error))
+            else:
+                self._streams.heartbeat(group_id, request, reply)
+
+    def change_shares(self, change: Callable[[ShareGroups], object], refuse: Completion[ErrorCode]) -> None:
+        """Have `change` change the share groups under the lock; `refuse` gets the error if the shard does not serve."""
+        with self._lock:
+            if error := self._core.committed_gate_locked():
+                self._core.answer_locked(refuse, error)
+            else:
+                change(self._shares)
 
     # Offsets
 
@@ -292,6 +383,7 @@ class Shard:
         with self._lock:
             if self._life.is_active:
                 self._offsets.remove_former(former_ids)
+                self._shares.forget_topics(set(former_ids.values()))
 
     def expire(self) -> None:
         """Remove expired offsets, and groups that have neither members nor offsets left."""
@@ -316,11 +408,16 @@ class Shard:
     def invariants(self) -> None:
         """Assert the invariants of every group; for tests, debugging and simulation."""
         with self._lock:
-            for group in self.groups.values():
+            groups = self._all_groups()
+            for group in groups:
                 group.invariants()
-            for consumer_group in self.consumer_groups.values():
-                consumer_group.invariants()
-            assert not self.groups.keys() & self.consumer_groups.keys(), "a group of both kinds"
+            assert len(groups) == len({group.group_id for group in groups}), "a group of two kinds"
+
+    def _all_groups(self) -> list[Group | ConsumerGroup | ShareGroup | StreamsGroup]:
+        return [
+            *self.groups.values(), *self.consumer_groups.values(), *self.share_groups.values(),
+            *self.streams_groups.values(),
+        ]  # fmt: skip
 
     # Groups
 
@@ -329,10 +426,9 @@ class Shard:
         with self._lock:
             if error := self._life.gate_locked():
                 return error, []
-            groups: list[Group | ConsumerGroup] = [*self.groups.values(), *self.consumer_groups.values()]
             return ErrorCode.NONE, [
                 ListedGroup(group.group_id, group.protocol_type or "", group.state.value, group.TYPE)
-                for group in groups
+                for group in self._all_groups()
                 if not states or group.state.value.lower() in states
             ]
 
@@ -351,10 +447,39 @@ class Shard:
                 raise ApiError(error)
             return read(self._consumers.find(group_id))
 
+    def describe_share_group(self, group_id: str, read: Callable[[ShareGroup], T]) -> T:
+        """Have `read` read a share group under the lock; returns its result. Raises ApiError."""
+        with self._lock:
+            if error := self._core.committed_gate_locked():
+                raise ApiError(error)
+            return read(self._shares.find(group_id))
+
+    def describe_streams_group(self, group_id: str, read: Callable[[StreamsGroup], T]) -> T:
+        """Have `read` read a streams group under the lock; returns its result. Raises ApiError."""
+        with self._lock:
+            if error := self._core.committed_gate_locked():
+                raise ApiError(error)
+            return read(self._streams.find(group_id))
+
     def delete_groups(self, group_ids: Sequence[str], reply: Completion[Mapping[str, ErrorCode]]) -> None:
         """Delete groups with their offsets; answered with the error of each group."""
         with self._lock:
             if error := self._core.committed_gate_locked():
                 self._core.answer_locked(reply, dict.fromkeys(group_ids, error))
+            elif shared := [group_id for group_id in group_ids if group_id in self.share_groups]:
+                self._shares.changes.delete_states(shared, partial(self._delete_groups_locked, group_ids, reply))
             else:
                 self._offsets.delete_groups(group_ids, reply)
+
+    def _delete_groups_locked(
+        self,
+        group_ids: Sequence[str],
+        reply: Completion[Mapping[str, ErrorCode]],
+        errors: Mapping[str, ErrorCode],
+    ) -> None:
+        """Delete the groups whose share partitions are deleted, or that have none; `errors` has the others."""
+        if error := self._life.gate_locked():
+            self._core.answer_locked(reply, dict.fromkeys(group_ids, error))
+            return
+        rest = [group_id for group_id in group_ids if group_id not in errors]
+        self._offsets.delete_groups(rest, lambda found: reply({**errors, **found}))

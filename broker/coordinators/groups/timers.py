@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.broker.coordinators.classic.events import Event, TimerKey
 from barnabas.broker.coordinators.consumer.values import GroupEvent
+from barnabas.broker.coordinators.streams_groups.values import AssignmentDue
 from barnabas.broker.timing_wheel import TimerTask
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.common.clock import Clock
 
 EntryKey: TypeAlias = tuple[str, TimerKey]
-TimerEvent: TypeAlias = Event | GroupEvent  # of a classic group, or of a consumer group
+TimerEvent: TypeAlias = Event | GroupEvent | AssignmentDue  # of a classic group, or of another one
 Post: TypeAlias = "Callable[[TimerEntry], None]"
 
 

@@ -6,6 +6,7 @@ Source: KIP-134 (initial rebalance delay), the phases of `classic/turn.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sized
 from typing import Final
 
 from barnabas.broker.coordinators.classic.group import COMPLETING, EMPTY, PREPARING, Group
@@ -13,6 +14,12 @@ from barnabas.broker.coordinators.classic.members import Member
 from barnabas.broker.coordinators.consumer.group import ConsumerGroup
 from barnabas.broker.coordinators.consumer.values import GroupState as ConsumerGroupState
 from barnabas.broker.coordinators.consumer.values import MemberState
+from barnabas.broker.coordinators.share_groups.group import ShareGroup
+from barnabas.broker.coordinators.share_groups.partitions import partitions_in
+from barnabas.broker.coordinators.streams_groups.group import StreamsGroup
+from barnabas.broker.coordinators.streams_groups.values import GroupState as StreamsGroupState
+from barnabas.broker.coordinators.streams_groups.values import Member as StreamsMember
+from barnabas.broker.coordinators.streams_groups.values import MemberState as StreamsMemberState
 from barnabas.common.pages.live_shape import Reason
 from barnabas.common.pages.phrases import count, duration, listed
 
@@ -79,6 +86,68 @@ def consumer_sentence(group: ConsumerGroup) -> str:
     if state is ConsumerGroupState.EMPTY:
         return "has no members; it keeps offsets"
     return f"is {state.value.lower()}: {size} in epoch {group.epoch}"
+
+
+def share_sentence(group: ShareGroup) -> str:
+    """Return a sentence on the state of a share group (KIP-932)."""
+    size = count(len(group.members), "member")
+    initializing = _share_partitions_to_come(group)
+    if not group.members:
+        return "has no members; it keeps share partitions"
+    if initializing:
+        return f"initialises {count(len(initializing), 'share partition')} for {size}: {listed(initializing)}"
+    if group.epoch > group.assignment_epoch:
+        return f"is to assign partitions for epoch {group.epoch} ({size})"
+    late = [m for m in list(group.members.values()) if m.epoch != group.assignment_epoch]
+    if late:
+        names = listed([f"{m.client_id} ({m.client_host.lstrip('/')})" for m in late])
+        return f"waits for {len(late)} of {size} to get epoch {group.assignment_epoch}: {names}"
+    return f"is stable: {size} in epoch {group.epoch}"
+
+
+def streams_sentence(group: StreamsGroup) -> str:
+    """Return a sentence on the state of a streams group (KIP-1071)."""
+    state = group.state
+    members = list(group.members.values())
+    size = count(len(members), "member")
+    if group.shutdown_member_id is not None:
+        return f"is to shut down: member {group.shutdown_member_id} asked for it ({size} left)"
+    if state is StreamsGroupState.EMPTY:
+        return "has no members; it keeps offsets"
+    if state is StreamsGroupState.NOT_READY:
+        problem = None if group.configured is None else group.configured.problem
+        return f"has no tasks ({size}): " + ("its topology is not checked yet" if problem is None else problem.detail)
+    if state is StreamsGroupState.ASSIGNING:
+        return f"is to assign tasks for epoch {group.epoch} ({size})"
+    if state is StreamsGroupState.RECONCILING:
+        late = [m for m in members if not m.is_reconciled_to(group.assignment_epoch)]
+        revoking = [m for m in late if m.state is StreamsMemberState.UNREVOKED_TASKS]
+        names = listed([f"{m.client_id} ({m.client_host.lstrip('/')})" for m in revoking or late])
+        action = "revoke tasks" if revoking else f"reach epoch {group.assignment_epoch}"
+        return f"waits for {len(revoking or late)} of {size} to {action}: {names}"
+    return f"is {state.value.lower()}: {size} in epoch {group.epoch}"
+
+
+def tasks_in_words(member: StreamsMember) -> str:
+    """Return how many tasks a member of a streams group has in each role."""
+    has, revokes = member.assigned, member.pending_revocation
+    roles: tuple[tuple[str, tuple[Mapping[str, Sized], ...]], ...] = (
+        ("active", (has.active,)), ("standby", (has.standby,)), ("warm-up", (has.warmup,)),
+        ("to revoke", (revokes.active, revokes.standby, revokes.warmup)),
+    )  # fmt: skip
+    counts = [(sum(len(part) for tasks in each for part in tasks.values()), role) for role, each in roles]
+    return ", ".join(f"{number} {role}" for number, role in counts if number) or "none"
+
+
+def _share_partitions_to_come(group: ShareGroup) -> list[str]:
+    """Return those that members get once their state is initialised (not of topics that nobody reads any more)."""
+    known = group.partitions
+    return [
+        f"{part.name}-{partition}"
+        for topic_id, part in list(known.initializing.items())
+        for partition in sorted(part.partitions - partitions_in(known.initialized, topic_id))
+        if part.name in group.topic_names
+    ]
 
 
 def _missing(group: Group) -> tuple[list[Member], list[str]]:

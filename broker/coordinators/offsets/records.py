@@ -1,6 +1,6 @@
 """Encodes and decodes the records of offsets and classic groups in __consumer_offsets.
 
-Format (each key and value starts with an int16 version; `consumer/records.py` has the records of consumer groups)
+Format (each key and value starts with an int16 version; the `records.py` of other groups have more)
     key 0, 1  OffsetCommitKey    group, topic, partition  -> OffsetCommitValue v4, or v1 with a retention of its own
     key 2     GroupMetadataKey   group                    -> GroupMetadataValue v3
     value null: a tombstone
@@ -19,6 +19,10 @@ from barnabas.broker.coordinators.classic.members import Member, without_replace
 from barnabas.broker.coordinators.consumer import records as consumer_records
 from barnabas.broker.coordinators.consumer.records import ConsumerGroupRecord
 from barnabas.broker.coordinators.offsets.store import NO_TIMESTAMP, CommittedOffset
+from barnabas.broker.coordinators.share_groups import records as share_records
+from barnabas.broker.coordinators.share_groups.records import ShareGroupRecord
+from barnabas.broker.coordinators.streams_groups import records as streams_records
+from barnabas.broker.coordinators.streams_groups.records import StreamsGroupRecord
 from barnabas.protocol.coordinator_records.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -36,8 +40,8 @@ OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_METADATA_KEY_VERSION = 2
 GROUP_METADATA_VALUE_VERSION = 3
 OFFSET_COMMIT_KEY_VERSIONS = frozenset({0, 1})
-#: The record types of share groups and of streams groups.
-TYPES_NOT_IMPLEMENTED: Final = frozenset({*range(10, 16), *range(17, 24)})
+#: A record type of early versions of streams groups.
+TYPES_NOT_IMPLEMENTED: Final = frozenset({18})
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 
@@ -58,7 +62,7 @@ class GroupRecord(NamedTuple):
     group: Group | None
 
 
-AnyRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord
+AnyRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
 
 
 def offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> KeyValue:
@@ -133,7 +137,11 @@ def read(key: bytes, value: bytes | None, record_offset: int) -> AnyRecord | Non
         return _read_offset(key, value, record_offset)
     if version == GROUP_METADATA_KEY_VERSION:
         return _read_group(key, value)
-    return consumer_records.read(version, key, value)
+    return (
+        consumer_records.read(version, key, value)
+        or share_records.read(version, key, value)
+        or streams_records.read(version, key, value)
+    )
 
 
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from barnabas.broker.coordinators.classic.events import GroupState
 from barnabas.broker.coordinators.classic.group import Group
 from barnabas.broker.coordinators.consumer.group import ConsumerGroup
+from barnabas.broker.coordinators.streams_groups.group import StreamsGroup
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -197,11 +198,11 @@ class OffsetStore:
         return FetchedPartition(partition, found.offset, found.leader_epoch, found.metadata)
 
     def expired(
-        self, group: Group | ConsumerGroup, now_ms: int, retention_ms: int
+        self, group: Group | ConsumerGroup | StreamsGroup, now_ms: int, retention_ms: int
     ) -> tuple[list[TopicPartition], bool]:
         """Return the group's offsets that have expired at `now_ms` (wall), and whether none will be left (KIP-211).
 
-        In a consumer group only subscriptions and the time of the commit count.
+        In a consumer or streams group only subscriptions and the time of the commit count.
         """
         if isinstance(group, Group) and group.group_id in self._groups:
             if not _may_expire(group):

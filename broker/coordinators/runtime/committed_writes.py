@@ -94,6 +94,20 @@ class CommittedWrites:
         """Whether everything appended is committed; needs no lock."""
         return not self._waiting
 
+    def end_offset(self) -> int:
+        """Return the offset after the last write that is not committed; -1 without one. Needs no lock."""
+        try:
+            return self._waiting[-1].end_offset
+        except IndexError:
+            return -1
+
+    def is_written_to(self, end_offset: int) -> bool:
+        """Return whether every write below this offset is committed. Needs no lock."""
+        try:
+            return self._waiting[0].end_offset > end_offset
+        except IndexError:
+            return True
+
     @property
     def has_loaded(self) -> bool:
         """Whether loaded records still wait for the high watermark."""

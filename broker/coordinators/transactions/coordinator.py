@@ -15,16 +15,13 @@ Source: Kafka's TransactionCoordinator, TransactionStateManager (4.3).
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.coordinators.regex.pattern import PatternError, matching_names
 from barnabas.broker.coordinators.runtime.job_thread import JobThread
+from barnabas.broker.coordinators.runtime.led_shards import LedShards
 from barnabas.broker.coordinators.runtime.partitioning import partition_for
-from barnabas.broker.coordinators.runtime.shard_life import ShardState
 from barnabas.broker.coordinators.transactions.loader import load
 from barnabas.broker.coordinators.transactions.shard import (
     Markers,
@@ -34,13 +31,16 @@ from barnabas.broker.coordinators.transactions.shard import (
 )
 from barnabas.broker.coordinators.transactions.transaction import DEAD, Producer, TxnData, TxnState
 from barnabas.broker.metadata.metadata_cache import TRANSACTION_STATE_TOPIC
+from barnabas.common.regex.pattern import PatternError, matching_names
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.runtime.committed_writes import CommittedWrites
     from barnabas.broker.coordinators.runtime.completion import Completion
     from barnabas.broker.metadata.metadata_cache import MetadataCache
     from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log.log import Log
     from barnabas.broker.storage.scheduler import TaskScheduler
     from barnabas.common.clock import Clock
     from barnabas.config import Config
@@ -50,7 +50,6 @@ log = logging.getLogger("barnabas.transaction")
 
 FEATURE: Final = "transaction.version"
 TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1  # a two-phase transaction never times out
-COMMIT_WAIT_MS: Final = 30_000
 RETRY_MS: Final = 500
 
 
@@ -81,7 +80,6 @@ class TransactionCoordinator:
         self._config = config  # fixed before start
         self._clock = clock  # fixed before start
         self._scheduler = scheduler  # fixed before start
-        self._replica_manager = replica_manager  # fixed before start
         self._metadata_cache = metadata_cache  # fixed before start
         self._new_producer_id = new_producer_id  # fixed before start
         self._context = TransactionContext(
@@ -90,16 +88,21 @@ class TransactionCoordinator:
             busy_wait_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
             write_timeout_ms=config.request_timeout_ms, id_expiration_ms=config.transactional_id_expiration_ms,
         )  # fmt: skip
-        self._lock = threading.Lock()  # serialises changes of _shards
-        self._shards: dict[int, TransactionShard] = {}  # guarded by: _lock (lookups need none); by partition
-        self._jobs = JobThread("transaction-log-manager-0", "txn-log-0", log)
+        self._shards = LedShards(
+            TRANSACTION_STATE_TOPIC,
+            JobThread("transaction-log-manager-0", "txn-log-0", log),
+            log,
+            replica_manager,
+            make=lambda tp, leader_epoch: TransactionShard(tp, leader_epoch, self._context),
+            load=self._load,
+        )
         self.load_time: AvgMax | None = None  # fixed before start; records the ms of each load
 
     # Life
 
     def start(self) -> None:
         """Start the thread and the periodic tasks."""
-        self._jobs.start()
+        self._shards.start()
         config, every = self._config, self._scheduler.schedule
         abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         every("transaction-abort", self.abort_timed_out, abort_ms, abort_ms)
@@ -109,91 +112,45 @@ class TransactionCoordinator:
 
     def shutdown(self) -> None:
         """Close all shards and stop the thread."""
-        with self._lock:
-            shards, self._shards = list(self._shards.values()), {}
-        for shard in shards:
-            shard.close()
-        self._jobs.stop()
+        self._shards.shutdown()
 
     def abort_timed_out(self) -> None:
         """Abort transactions that are open for longer than their timeout; a periodic task."""
-        self._each(TransactionShard.abort_timed_out)
+        self._shards.each(TransactionShard.abort_timed_out)
 
     def retry(self) -> None:
         """Retry writes that the log refused; a periodic task."""
-        self._each(TransactionShard.retry)
+        self._shards.each(TransactionShard.retry)
 
     def remove_expired(self) -> None:
         """Remove ids that were idle for too long; a periodic task."""
-        self._each(TransactionShard.remove_expired)
-
-    def _each(self, do: Callable[[TransactionShard], None]) -> None:
-        """Run a task in every shard; a shard where it fails goes offline, the others continue."""
-        for shard in list(self._shards.values()):
-            with shard.isolate_failures():
-                do(shard)
+        self._shards.each(TransactionShard.remove_expired)
 
     # Leadership
 
     def on_leadership(self, tp: TopicPartition, leader_epoch: int) -> None:
         """Load the transactions of a partition that this broker leads, now or in a new epoch."""
-        if tp.topic != TRANSACTION_STATE_TOPIC:
-            return
-        with self._lock:
-            before = self._shards.get(tp.partition)
-            if before is not None and before.leader_epoch >= leader_epoch:
-                return
-            shard = self._shards[tp.partition] = TransactionShard(tp, leader_epoch, self._context)
-        if before is not None:
-            before.close()
-        self._jobs.put(partial(self._load, shard))
+        self._shards.on_leadership(tp, leader_epoch)
 
     def on_resignation(self, tp: TopicPartition, leader_epoch: int | None) -> None:
         """Drop the transactions of a partition that this broker leads no more."""
-        if tp.topic != TRANSACTION_STATE_TOPIC:
-            return
-        with self._lock:
-            shard = self._shards.get(tp.partition)
-            if shard is None or (leader_epoch is not None and leader_epoch < shard.leader_epoch):
-                return
-            del self._shards[tp.partition]
-        log.info("Unloading the transactions of %s", tp)
-        shard.close()
+        self._shards.on_resignation(tp, leader_epoch)
 
     def run_pending_jobs(self) -> None:
         """Run the loader thread's jobs on this thread, for tests without threads."""
-        self._jobs.run_pending()
+        self._shards.jobs.run_pending()
 
-    def _load(self, shard: TransactionShard) -> None:
+    def _load(self, shard: TransactionShard, partition_log: Log) -> int:
         started_ms = self._clock.monotonic_ms()
-        with shard.isolate_failures():
-            partition_log = self._replica_manager.partition(shard.tp).log
-            assert partition_log is not None, f"{shard.tp} is led without a log"
-            end_offset = load(shard, partition_log, self._config.transaction_state_log_load_buffer_size)
-            took_ms = self._clock.monotonic_ms() - started_ms
-            if self.load_time is not None:
-                self.load_time.record(took_ms)
-            log.info(
-                "Loaded %d transactions of %s up to offset %d in %d ms",
-                len(shard.transactions), shard.tp, end_offset, took_ms,
-            )  # fmt: skip
-            self._activate_when_committed(shard, end_offset, ErrorCode.NONE)
-
-    def _activate_when_committed(self, shard: TransactionShard, end_offset: int, _error: ErrorCode) -> None:
-        """Activate a loaded shard once everything that it read is committed."""
-        if shard.state is not ShardState.LOADING:
-            return
-        partition = self._replica_manager.find(shard.tp)
-        if partition is None or not partition.is_leader:
-            shard.close()
-        elif partition.high_watermark >= end_offset:
-            with shard.isolate_failures():
-                shard.activate()
-        else:
-            again = partial(self._activate_when_committed, shard, end_offset)
-            self._replica_manager.when_committed(
-                shard.tp, end_offset, COMMIT_WAIT_MS, lambda error: self._jobs.put(partial(again, error))
-            )
+        end_offset = load(shard, partition_log, self._config.transaction_state_log_load_buffer_size)
+        took_ms = self._clock.monotonic_ms() - started_ms
+        if self.load_time is not None:
+            self.load_time.record(took_ms)
+        log.info(
+            "Loaded %d transactions of %s up to offset %d in %d ms",
+            len(shard.transactions), shard.tp, end_offset, took_ms,
+        )  # fmt: skip
+        return end_offset
 
     # Where an id is
 
@@ -308,7 +265,7 @@ class TransactionCoordinator:
         """
         now_ms = self._clock.wall_ms()
         found: list[tuple[str, TxnData]] = []
-        for shard in list(self._shards.values()):
+        for shard in self._shards.all():
             try:
                 listed = shard.listed()
             except ApiError as error:
@@ -320,21 +277,34 @@ class TransactionCoordinator:
 
     def invariants(self) -> None:
         """Assert the invariants of every shard's transactions; for tests, debugging and simulation."""
-        for shard in list(self._shards.values()):
+        for shard in self._shards.all():
             shard.invariants()
 
     def look(self) -> Sequence[tuple[str, TxnData]]:
         """Return the ids here, for the live page, without a lock; a loading shard has what it has read so far."""
-        shards = list(self._shards.values())
+        shards = self._shards.all()
         return [(t.transactional_id, t.data) for shard in shards for t in list(shard.transactions.values())]
 
     def unwritten_ends(self) -> int:
         """Return the number of completed transactions whose end the log refused, for metrics."""
-        return sum(shard.unwritten_ends for shard in list(self._shards.values()))
+        return sum(shard.unwritten_ends for shard in self._shards.all())
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether jobs wait for the loader's thread."""
+        return not self._shards.jobs.empty()
+
+    def writes(self) -> Sequence[CommittedWrites]:
+        """Return the writes of each shard, to be read without a lock."""
+        return [shard.writes for shard in self._shards.all()]
+
+    def changing(self) -> set[str]:
+        """Return the ids whose next state is being written, or whose markers are being sent; without a lock."""
+        return {id_ for shard in self._shards.all() for id_ in shard.changing()}
 
     def count(self, states: Iterable[TxnState]) -> int:
         """Return the number of transactions in these states, for metrics."""
-        return sum(shard.count(state) for shard in list(self._shards.values()) for state in states)
+        return sum(shard.count(state) for shard in self._shards.all() for state in states)
 
 
 def _passes(filters: Filters, data: TxnData, now_ms: int) -> bool:

@@ -485,6 +485,15 @@ class TransactionShard:
         """The number of completed transactions whose end the log refused."""
         return len(self._unwritten_ends)
 
+    @property
+    def writes(self) -> CommittedWrites:
+        """The writes that wait for the high watermark."""
+        return self._writes
+
+    def changing(self) -> list[str]:
+        """Return the ids whose next state is being written, or whose markers are being sent."""
+        return [t.transactional_id for t in list(self.transactions.values()) if t.pending is not None]
+
     def count(self, state: TxnState) -> int:
         """Return the number of transactions in this state."""
         return sum(transaction.data.state is state for transaction in list(self.transactions.values()))

@@ -20,8 +20,8 @@ from barnabas.broker.faults.actions.partitions import fail_some
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.answers import Close, Ending, NoReply, Reply
 from barnabas.broker.requests.parking import Answer, Park
-from barnabas.faults.versions import highest_version, release_has_feature
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.data.releases import highest_level, highest_version
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsResponse
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Proceed = Callable[[], Answer]
 Action = Callable[["Armed", "Call", Proceed], Answer | None]
 
+KIP_511 = 3
 REQUEST, RESPONSE = "request", "response"
 
 
@@ -151,13 +152,14 @@ def _listed(given: Ending, call: Call, release: str, *, is_known: bool) -> Answe
         if highest is not None and highest >= row.min_version:
             row.max_version = min(row.max_version, highest)
             listed.append(row)
-    if not is_known:  # every release answers a too new ApiVersions like this (KIP-511)
+    if not is_known:  # since v3, the error comes with the versions of ApiVersions (KIP-511)
+        listed = [row for row in listed if row.api_key == ApiKey.API_VERSIONS and row.max_version >= KIP_511]
         header = call.request.header
         call.request.header = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
         return Reply(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=listed))
     response.api_keys = listed
-    response.supported_features = [f for f in response.supported_features if release_has_feature(release, f.name)]
-    response.finalized_features = [f for f in response.finalized_features if release_has_feature(release, f.name)]
+    response.supported_features = [f for f in response.supported_features if highest_level(f.name, release) is not None]
+    response.finalized_features = [f for f in response.finalized_features if highest_level(f.name, release) is not None]
     return given
 
 

@@ -61,11 +61,12 @@ class LoginMetrics:
         (self._failed_again if authenticator.is_again else self._failed).record()
         if self.may_log(now_ns):
             log.info(
-                "Failed %sauthentication with /%s (channelId=%s) (%s)",
+                "Failed %sauthentication with /%s (channelId=%s) (%s)%s",
                 "re-" if authenticator.is_again else "",
                 context.client_address,
                 context.connection_id,
                 authenticator.failure_reason,
+                f" by {authenticator.mechanism}" if authenticator.mechanism else "",
             )
 
     def may_log(self, now_ns: int) -> bool:

@@ -20,7 +20,8 @@ Rules
 Threads: the processor that owns the connection.
 Source: SaslServerAuthenticator, KafkaChannel (Kafka 4.3). Different: there, some malformed frames close the connection
 at once and are not counted as failed authentications, and a request of another API after the handshake is decoded and
-answered (tests/compare/test_sasl_answers.py compares the rest).
+answered (tests/compare/test_sasl_answers.py compares the rest). A first token without a handshake is refused since
+Kafka 4.0 (tests/clients/test_gssapi.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,15 @@ from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from barnabas.security.sasl.mechanism import GSSAPI, AuthenticationError, Identity, SaslError, ServerMechanism
+from barnabas.security.sasl.mechanism import (
+    GSSAPI,
+    AuthenticationError,
+    Identity,
+    RefusalError,
+    SaslError,
+    ServerMechanism,
+    TransientError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,12 +67,16 @@ _SIZE: Final = struct.Struct(">i")
 _HANDSHAKE_PREFIX: Final = bytes([0, ApiKey.SASL_HANDSHAKE])
 
 
-class ListenerSasl(NamedTuple):
-    """What the logins of one listener have in common. Fixed before start."""
+class ListenerSasl:
+    """What the logins of one listener have in common."""
 
-    settings: ServerSettings
-    clock: Clock
-    answer_api_versions: Callable[[Request], Reply]  # may change the request's header; sets its client software
+    __slots__ = ("answer_api_versions", "clock", "settings")
+
+    def __init__(self, settings: ServerSettings, clock: Clock, answer_api_versions: Callable[[Request], Reply]) -> None:
+        self.settings = settings  # replaced whole at run time (listeners.py); a login keeps that of its beginning
+        self.clock = clock  # fixed before start
+        # Fixed before start. May change the request's header; sets its client software.
+        self.answer_api_versions = answer_api_versions
 
 
 class State(Enum):
@@ -95,10 +108,10 @@ class _Previous(NamedTuple):
 
 
 class _FailedError(Exception):
-    """Ends the exchange; `response` is sent before the connection is closed."""
+    """Ends the exchange; `response` is sent before the connection is closed. The log shows the reason and `detail`."""
 
-    def __init__(self, reason: str, response: bytes | None = None) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, response: bytes | None = None, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
         self.response = response
 
 
@@ -114,14 +127,18 @@ class SaslServerAuthenticator:
         "_mechanism_name",
         "_messages",
         "_previous",
+        "_refusal",
+        "_settings",
         "_state",
         "client_software",
         "finished_ns",
+        "is_counted",
         "session",
     )
 
     def __init__(self, listener: ListenerSasl, context: RequestContext, previous: _Previous | None = None) -> None:
         self._listener = listener  # fixed before start
+        self._settings = listener.settings  # fixed before start
         self._context = context  # fixed before start
         self._previous = previous  # fixed before start
         # owner: processor
@@ -131,6 +148,8 @@ class SaslServerAuthenticator:
         self._mechanism: ServerMechanism | None = None
         self._mechanism_name = ""
         self._failure: _FailedError | None = None
+        self._refusal = ""  # why the client was refused by a challenge; "": it was not
+        self.is_counted = False  # whether the failure is counted and logged; owner: Logins
         self.session: Session | None = None
         self.finished_ns = 0  # of the monotonic clock
         self.client_software: tuple[str, str] | None = None  # from ApiVersions
@@ -148,14 +167,24 @@ class SaslServerAuthenticator:
         return self._state is State.FAILED
 
     @property
+    def is_refused(self) -> bool:
+        """Whether the client was refused by a challenge. It may close the connection now, so the failure counts."""
+        return bool(self._refusal)
+
+    @property
     def is_again(self) -> bool:
         """Whether the client had logged in before."""
         return self._previous is not None
 
     @property
     def failure_reason(self) -> str:
-        """Why it failed, for the log."""
-        return str(self._failure)
+        """Why it failed, for the log: of a client that was refused, why that was."""
+        return self._refusal or str(self._failure)
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that the client chose; "" before it chose one that is offered."""
+        return self._mechanism_name if self._mechanism is not None else ""
 
     @property
     def failure_response(self) -> bytes | None:
@@ -236,7 +265,7 @@ class SaslServerAuthenticator:
         return self._take_api_versions(header, frame, offset)
 
     def _take_first_token(self, frame: memoryview) -> bytes | None:
-        if GSSAPI not in self._listener.settings.mechanisms:
+        if GSSAPI not in self._settings.mechanisms:
             raise _FailedError("Exception handling first SASL packet from client, GSSAPI is not supported by server")
         self._begin(GSSAPI)
         self._bare_tokens = True
@@ -258,7 +287,7 @@ class SaslServerAuthenticator:
         _check_version(header, HANDSHAKE_VERSIONS)
         message = _decoded(header, frame, offset)
         assert isinstance(message, SaslHandshakeRequest)
-        enabled = self._listener.settings.mechanisms
+        enabled = self._settings.mechanisms
         self._mechanism_name = message.mechanism
         if message.mechanism not in enabled:
             response = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(enabled))
@@ -273,16 +302,16 @@ class SaslServerAuthenticator:
 
     def _begin(self, mechanism: str) -> None:
         self._mechanism_name = mechanism
-        self._mechanism = self._listener.settings.mechanisms[mechanism]()
+        self._mechanism = self._settings.mechanisms[mechanism]()
         self._state = State.AUTHENTICATE
 
-    def _take_bare_token(self, frame: memoryview) -> bytes:
+    def _take_bare_token(self, frame: memoryview) -> bytes | None:
         try:
             answer = self._evaluate(bytes(frame))
         except SaslError as error:
-            raise _FailedError(self._public_text(error)) from error
+            raise _FailedError(self._public_text(error), detail=_detail(error)) from error
         self._conclude(can_authenticate_again=False)
-        return _SIZE.pack(len(answer)) + answer
+        return None if answer is None else _SIZE.pack(len(answer)) + answer
 
     def _take_token(self, frame: memoryview) -> bytes:
         try:
@@ -297,19 +326,25 @@ class SaslServerAuthenticator:
         assert isinstance(message, SaslAuthenticateRequest)
         try:
             answer = self._evaluate(message.auth_bytes)
+        except TransientError as transient:
+            raise _FailedError(str(transient)) from transient
         except SaslError as error:
             text = self._public_text(error)
             response = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
-            raise _FailedError(text, _encoded(header, response)) from error
+            raise _FailedError(text, _encoded(header, response), _detail(error)) from error
         lifetime_ms = self._conclude(can_authenticate_again=header.api_version > 0)
-        response = SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+        response = SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)
         return _encoded(header, response)
 
-    def _evaluate(self, token: bytes) -> bytes:
+    def _evaluate(self, token: bytes) -> bytes | None:
         """Let the mechanism take a token; the principal of a client that logs in again must be the same."""
         mechanism = self._mechanism
         assert mechanism is not None
-        answer = mechanism.evaluate(token)
+        try:
+            answer = mechanism.evaluate(token)
+        except RefusalError as refusal:
+            self._refusal, self.is_counted = str(refusal), False
+            return refusal.challenge
         if mechanism.identity is not None and self._previous is not None:
             before, now = self._previous.session.identity.principal, mechanism.identity.principal
             if before != now:
@@ -320,7 +355,7 @@ class SaslServerAuthenticator:
         return answer
 
     def _public_text(self, error: SaslError) -> str:
-        if isinstance(error, AuthenticationError):
+        if isinstance(error, (AuthenticationError, TransientError)):
             return str(error)
         return (
             f"Authentication failed during {self._text()} due to invalid credentials with SASL mechanism "
@@ -336,7 +371,7 @@ class SaslServerAuthenticator:
             return 0
         clock = self._listener.clock
         limits = []
-        max_reauth_ms = self._listener.settings.max_reauth_ms.get(self._mechanism_name, 0)
+        max_reauth_ms = self._settings.max_reauth_ms.get(self._mechanism_name, 0)
         if max_reauth_ms > 0:
             limits.append(max_reauth_ms)
         if identity.expires_ms is not None:
@@ -350,6 +385,11 @@ class SaslServerAuthenticator:
 
     def _text(self) -> str:
         return "authentication" if self._previous is None else "re-authentication"
+
+
+def _detail(error: SaslError) -> str:
+    """Return what only the log shows of a failure."""
+    return "" if isinstance(error, (AuthenticationError, TransientError)) else str(error)
 
 
 def _decoded(header: RequestHeader, frame: memoryview, offset: int) -> Message:

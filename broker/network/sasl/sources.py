@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
-from barnabas.security.sasl.server_settings import Credentials, server_settings
+from barnabas.security.sasl.server_settings import Credentials, ServerSettings, server_settings
 
 if TYPE_CHECKING:
     from barnabas.broker.requests.answers import Reply
@@ -32,8 +32,11 @@ class SaslSources:
 
     def listener(self, config: Config, name: str, clock: Clock) -> ListenerSasl:
         """Return the SASL of a listener; raises ConfigError."""
-        credentials = Credentials(self, lambda: self.secret)
-        return ListenerSasl(server_settings(config, name, credentials, clock), clock, self._api_versions)
+        return ListenerSasl(self.settings(config, name, clock), clock, self._api_versions)
+
+    def settings(self, config: Config, name: str, clock: Clock) -> ServerSettings:
+        """Return the settings of a listener; raises ConfigError."""
+        return server_settings(config, name, Credentials(self, lambda: self.secret), clock)
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """See ScramLookup."""

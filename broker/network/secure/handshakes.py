@@ -1,12 +1,12 @@
 """The connections of one processor whose TLS handshake is not complete.
 
 Rules
-1. Handshakes cost much CPU time. A turn of the processor continues at most HANDSHAKES_A_TURN of them, so that the
-   requests of others never wait for all of them.
+1. Handshakes cost much CPU time. The processor continues them as its share for clients that are not authenticated
+   allows (network/unauthenticated/share.py).
 2. A handshake that is not complete after its time is closed. Those that have begun hold memory, and are limited in
-   number. Others wait until one ends, and hold none. While others wait, those that have waited for their clients longer
-   than GRACE_NS are closed: an honest client needs milliseconds. So thousands of clients that come at once, after a
-   restart, are served in their order.
+   number. Others wait until one ends, and hold none; networks take turns (unauthenticated/fair_queue.py). While others
+   wait, those that have waited for their clients longer than GRACE_NS are closed: an honest client needs milliseconds.
+   So thousands of clients that come at once, after a restart, are served in their order.
 3. Failed handshakes are logged one line each, at most FAILURES_LOGGED in FAILURES_NS; the rest are counted in one line.
 
 Threads: the processor's own; any thread may call `count`.
@@ -16,24 +16,25 @@ Source: Kafka's Selector (4.3), which bounds neither; the words of the log lines
 from __future__ import annotations
 
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.network.unauthenticated.fair_queue import FairQueue
 from barnabas.common.clock import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.broker.network.connection import Connection
 
 log = logging.getLogger("barnabas.network")
 
-HANDSHAKES_A_TURN: Final = 1  # a turn costs a hundredth of one
 GRACE_NS: Final = NS_PER_S
 FAILURES_LOGGED: Final = 10
 FAILURES_NS: Final = 10 * NS_PER_S
 
 
 class Handshakes:
-    """See the module."""
+    """See the module. `resume` lets the processor continue a handshake soon."""
 
     __slots__ = (
         "_begun",
@@ -42,18 +43,20 @@ class Handshakes:
         "_logged_until_ns",
         "_open",
         "_postponed",
-        "_ready",
+        "_resume",
         "_timeout_ns",
+        "_turns",
     )
 
-    def __init__(self, count_max: int, timeout_ms: int) -> None:
+    def __init__(self, count_max: int, timeout_ms: int, resume: Callable[[Connection], None]) -> None:
         self._count_max = count_max  # fixed before start
         self._timeout_ns = timeout_ms * NS_PER_MS  # fixed before start
+        self._resume = resume  # fixed before start
         # owner: processor
         self._open: dict[Connection, int] = {}  # when each began, the oldest first
         self._begun: dict[Connection, int] = {}  # those of them with a TLS session, likewise
-        self._postponed: dict[Connection, None] = {}  # those that may not begin yet, the first to come first
-        self._ready: deque[Connection] = deque()  # something happened to them
+        self._postponed: set[Connection] = set()  # those that may not begin yet
+        self._turns: FairQueue[Connection] = FairQueue()  # whose turn it is among them; some may have ended
         self._failures = 0  # since the log's present interval began
         self._logged_until_ns = 0  # the end of that interval
 
@@ -68,7 +71,9 @@ class Handshakes:
     def may_begin(self, connection: Connection, now_ns: int) -> bool:
         """Return whether a client's first bytes may be handled now; otherwise they are once another has ended."""
         if len(self._begun) >= self._count_max:
-            self._postponed[connection] = None
+            if connection not in self._postponed:
+                self._postponed.add(connection)
+                self._turns.add(connection.context.client_address, connection)
             return False
         self._begun[connection] = now_ns
         return True
@@ -79,35 +84,22 @@ class Handshakes:
         for connection, began_ns in self._begun.items():
             if len(found) == len(self._postponed) or now_ns - began_ns < GRACE_NS:
                 break
-            if not connection.is_ready_for_handshake:
+            if not connection.is_waiting_for_step:
                 found.append(connection)
         return found
-
-    def note(self, connection: Connection) -> None:
-        """Continue a handshake soon: bytes came, or the socket is writable again."""
-        if not connection.is_ready_for_handshake:
-            connection.is_ready_for_handshake = True
-            self._ready.append(connection)
-
-    def has_ready(self) -> bool:
-        """Return whether a handshake can be continued now."""
-        return bool(self._ready)
-
-    def take_ready(self) -> list[Connection]:
-        """Return those that this turn continues (rule 1); some may be closed already."""
-        taken = [self._ready.popleft() for _ in range(min(HANDSHAKES_A_TURN, len(self._ready)))]
-        for connection in taken:
-            connection.is_ready_for_handshake = False
-        return taken
 
     def end(self, connection: Connection) -> None:
         """Forget a connection: its handshake is complete, or it is closed."""
         self._open.pop(connection, None)
-        self._postponed.pop(connection, None)
-        if self._begun.pop(connection, None) is not None and self._postponed:
-            following = next(iter(self._postponed))
-            del self._postponed[following]
-            self.note(following)
+        self._postponed.discard(connection)
+        self._begun.pop(connection, None)
+        # Why not only after one that had begun: one that was resumed may end before it begins, and its turn with it.
+        while self._turns and len(self._begun) < self._count_max:
+            following = self._turns.take()
+            if following in self._postponed:
+                self._postponed.discard(following)
+                self._resume(following)
+                return
 
     def expired(self, now_ns: int) -> list[Connection]:
         """Return the connections whose time is up."""

@@ -259,6 +259,7 @@ class ReplicaFetcher:
     def _handle(self, tp: TopicPartition, fetched: FetchState, data: wire.PartitionData) -> None:
         """Act on one partition's response, unless the partition was moved or forgotten meanwhile."""
         if self._states.get(tp) is not fetched:
+            self._dropped(tp, fetched)
             return
         error = _NONE if data.error_code == 0 else ErrorCode.of(data.error_code)
         try:
@@ -287,6 +288,12 @@ class ReplicaFetcher:
         with self._lock:
             if self._states.get(tp) is fetched:
                 self._states[tp] = following
+
+    def _dropped(self, tp: TopicPartition, fetched: FetchState) -> None:
+        """Begin a new session if the leader would not send what was dropped again: it counts it as taken over."""
+        present = self._states.get(tp)
+        if present is not None and present.leader_epoch == fetched.leader_epoch:
+            self._session.reset(keep_id=True)
 
     def _apply(self, fetched: FetchState, data: wire.PartitionData) -> FetchState:
         """Append the records, or truncate where the logs diverge."""

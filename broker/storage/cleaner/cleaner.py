@@ -11,6 +11,9 @@ A round, on segments that are no longer appended to:
 The log is used meanwhile. If it was truncated, moved or closed, or if segments were deleted, the swap is refused and
 the round abandoned. `check` is called between pieces of work, so that a round can be ended early.
 
+`may_forget` says whether tombstones and transaction markers may go. It is asked when a round begins, and again before
+each swap: a replica that is added meanwhile begins to copy the old segments.
+
 Threads: a cleaner thread owns its Cleaner. Source: Kafka's Cleaner, 4.3.
 """
 
@@ -34,6 +37,7 @@ from barnabas.broker.storage.segments.segment import LogSegment
 from barnabas.broker.storage.segments.segment_files import SEGMENT_SUFFIXES
 from barnabas.common.clock import Clock
 from barnabas.common.disk.files import FileSystem
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import BatchHeader, read_header, records_payload, verify_crc
 from barnabas.protocol.records.compression import Buffer
@@ -45,6 +49,15 @@ MS_PER_S = 1000
 
 Check = Callable[[float], None]
 """Called between pieces of work with the ms to wait, as the throttle requires; raises to end the round."""
+
+
+MayForget = Callable[[TopicPartition], bool]
+"""Whether every replica of a partition has copied it, so that tombstones and transaction markers may go."""
+
+
+def always(_tp: TopicPartition) -> bool:
+    """Every replica has everything: there is only one."""
+    return True
 
 
 class CleaningAbortedError(Exception):
@@ -60,6 +73,8 @@ class LogToClean:
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
+    truncations: int
+    """The log's `truncation_count` from before the offsets were chosen."""
     must_clean_now: bool = False
 
     @property
@@ -105,6 +120,7 @@ class Cleaner:
     """What is read, or written, in one piece; at least BUFFER_MIN is used."""
     throttler: Throttler
     yielding: Yielding
+    may_forget: MayForget = always
 
     def clean(self, work: LogToClean, check: Check) -> tuple[int, CleanerStats]:
         """Run a round; returns the offset up to which the log is clean now, and the round's statistics.
@@ -133,9 +149,10 @@ class _Run:
         self._buffer_bytes = max(cleaner.buffer_bytes, BUFFER_MIN)
         self._throttler = cleaner.throttler
         self._yielding = cleaner.yielding
+        self._may_forget = cleaner.may_forget
         self._log = work.log
         self._config = work.log.config
-        self._truncations = work.log.truncation_count
+        self._truncations = work.truncations
         self._directory = work.log.directory
         self._start = work.first_dirty_offset
         self._upper = work.first_uncleanable_offset
@@ -146,13 +163,19 @@ class _Run:
         self._unpaid_bytes = 0  # read or written since the throttle was last asked
         self._transactions = CleanedTransactions()
         self._round = Round(
-            self._clock.wall_ms(), self._config.delete_retention_ms, self._upper, work.log.last_records_of_producers()
+            self._clock.wall_ms(),
+            self._config.delete_retention_ms,
+            self._upper,
+            work.log.last_records_of_producers(),
+            may_forget=self._may_forget(work.log.topic_partition),
         )
 
     def run(self) -> tuple[int, CleanerStats]:
         """Run the round; returns as `Cleaner.clean`."""
         tp = self._log.topic_partition
         log.info("Cleaning %s: building the offset map of [%d, %d)", tp, self._start, self._upper)
+        if not self._round.may_forget:
+            log.info("Tombstones and transaction markers of %s stay: not every replica is in sync", tp)
         segments = self._segments()
         self._build_map(segments)
         self._stats.indexed_ms = self._clock.monotonic_ms()
@@ -251,6 +274,8 @@ class _Run:
         try:
             self._copy_group(cleaned, group)
             self._pause()
+            if self._round.may_forget and not self._may_forget(self._log.topic_partition):
+                raise CleaningAbortedError(f"a replica of {self._log.topic_partition} has become out of sync")
             if not self._log.replace_segments(cleaned, group, self._truncations):
                 raise CleaningAbortedError(f"{self._log.topic_partition} changed while it was cleaned")
         except BaseException:

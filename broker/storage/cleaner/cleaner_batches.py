@@ -6,7 +6,8 @@ Rules
    offsets nor sequences change.
 3. A batch with a tombstone that may be dropped some day, or with the marker of a transaction that has no records left,
    gets a delete horizon: now + delete.retention.ms (KIP-534). A consumer that began before has that long to read it.
-   Tombstones and markers are dropped after their horizon.
+   Tombstones and markers are dropped after their horizon, and only while every replica has them. Otherwise a replica
+   that was away would keep what they delete or abort, and could lead with it. (Kafka looks at the horizon alone.)
 4. The last batch of a producer that is still known stays, even without records: the producer continues from its
    sequence and epoch. The last batch of a round stays, too: it holds the last offset.
 
@@ -49,6 +50,8 @@ class Round:
     """The first uncleanable offset (exclusive)."""
     last_records: Mapping[int, LastRecord]
     """By producer id."""
+    may_forget: bool = True
+    """Whether every replica has copied what is cleaned."""
 
     def must_stay(self, header: BatchHeader) -> bool:
         """Return whether the batch is kept even without records (rule 4)."""
@@ -62,9 +65,9 @@ class Round:
         return header.is_control and header.producer_epoch == last.producer_epoch
 
     def is_past_horizon(self, header: BatchHeader) -> bool:
-        """Return whether the batch's delete horizon is set and has passed."""
+        """Return whether the batch's delete horizon is set and has passed, and no replica needs it any more."""
         horizon_ms = header.delete_horizon_ms
-        return horizon_ms is not None and horizon_ms <= self.now_ms
+        return horizon_ms is not None and horizon_ms <= self.now_ms and self.may_forget
 
 
 def clean_data_batch(

@@ -88,14 +88,21 @@ class LogCleanerManager:
 
     def _examine(self, target: Log, now_ms: int) -> tuple[LogToClean, int]:
         """Return the work of a round on a log, and for how many ms it has been overdue."""
+        truncations = target.truncation_count  # Why first: a truncation from here on makes the offsets wrong
         checkpoint = self.clean_up_to(target)
         first_dirty, first_uncleanable = cleanable_offsets(target, checkpoint, now_ms)
         if checkpoint is not None and checkpoint != first_dirty:
             self._store(target, first_dirty)
         delay_ms = compaction_delay_ms(target, first_dirty, now_ms)
-        return log_to_clean(target, first_dirty, first_uncleanable, must_clean_now=delay_ms > 0), delay_ms
+        work = log_to_clean(target, first_dirty, first_uncleanable, truncations, must_clean_now=delay_ms > 0)
+        return work, delay_ms
 
     # Results
+
+    def begin(self, work: LogToClean) -> None:
+        """Have the log in the file before its first round: recovery asks there which logs may have gaps."""
+        if self.clean_up_to(work.log) is None:
+            self._store(work.log, work.first_dirty_offset)
 
     def done(self, work: LogToClean, end_offset: int) -> None:
         """Release the log; it is clean up to `end_offset`."""
@@ -234,8 +241,18 @@ def compaction_delay_ms(target: Log, first_dirty: int, now_ms: int) -> int:
     return max(0, now_ms - lag_ms - oldest_ms)
 
 
-def log_to_clean(target: Log, first_dirty: int, first_uncleanable: int, *, must_clean_now: bool = False) -> LogToClean:
-    """Measure the work of a round: whole segments, up to the one that holds the first uncleanable offset."""
+def log_to_clean(
+    target: Log,
+    first_dirty: int,
+    first_uncleanable: int,
+    truncations: int | None = None,
+    *,
+    must_clean_now: bool = False,
+) -> LogToClean:
+    """Measure the work of a round: whole segments, up to the one that holds the first uncleanable offset.
+
+    `truncations` is the log's `truncation_count` from before the offsets were chosen; None: the present one.
+    """
     segments = target.segments
     upper = segments.all[max(0, segments.floor_index(first_uncleanable))].base_offset
     first = max(0, segments.floor_index(min(first_dirty, upper)))
@@ -248,6 +265,7 @@ def log_to_clean(target: Log, first_dirty: int, first_uncleanable: int, *, must_
         upper,
         sum(segment.size for segment in clean),
         sum(segment.size for segment in dirty),
+        target.truncation_count if truncations is None else truncations,
         must_clean_now,
     )
 

@@ -8,6 +8,8 @@ Rules
    and starts the configured number (`reconfigure`), as in Kafka. This replaces dead threads, too.
 4. A busy broker is cleaned slowly (`yielding.py`).
 5. All threads together obey log.cleaner.io.max.bytes.per.second and log.cleaner.dedupe.buffer.size.
+6. Tombstones and transaction markers stay while a replica is out of sync (`all_in_sync`), or while the log is copied to
+   another log directory. A replica that comes back without them would keep what they delete or abort.
 
 The log manager applies retention to compacted logs as to all others. The swap of a compacted segment notices segments
 that were deleted meanwhile.
@@ -23,7 +25,15 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from barnabas.broker.storage.cleaner.cleaner import Check, Cleaner, CleanerStats, CleaningAbortedError, LogToClean
+from barnabas.broker.storage.cleaner.cleaner import (
+    Check,
+    Cleaner,
+    CleanerStats,
+    CleaningAbortedError,
+    LogToClean,
+    MayForget,
+    always,
+)
 from barnabas.broker.storage.cleaner.cleaner_manager import LogCleanerManager
 from barnabas.broker.storage.cleaner.offset_map import OffsetMap
 from barnabas.broker.storage.cleaner.throttler import Throttler
@@ -32,6 +42,7 @@ from barnabas.broker.storage.log_manager import LogManager
 from barnabas.common.clock import Clock
 from barnabas.common.disk.files import FileSystem
 from barnabas.common.threads import ServiceThread
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.config import Config, ConfigError
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue
@@ -61,10 +72,13 @@ class LogCleaner:
         fs: FileSystem,
         registry: Registry,
         traffic: Callable[[], int] = no_traffic,
+        all_in_sync: MayForget = always,
     ) -> None:
         directories = [directory.path for directory in logs.directories]
         self.manager = LogCleanerManager(fs, directories, logs.all_logs, clock)
         self._config = config
+        self._logs = logs
+        self._all_in_sync = all_in_sync
         self._clock = clock
         self._fs = fs
         self._traffic = traffic
@@ -117,6 +131,16 @@ class LogCleaner:
         for thread in self._threads:
             thread.join()
 
+    def look_now(self) -> None:
+        """Have every thread look for work now: the clock jumped."""
+        for thread in self._threads:
+            thread.look_now()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread works, or was asked to look and has not looked yet."""
+        return all(thread.is_idle for thread in self._threads)
+
     # A round
 
     def new_cleaner(self) -> Cleaner:
@@ -129,7 +153,10 @@ class LogCleaner:
         # Half for reading, half for writing.
         buffer_bytes = int(config.log_cleaner_io_buffer_size) // threads // 2
         yielding = Yielding(self._traffic, self._clock)
-        return Cleaner(self._fs, self._clock, offset_map, buffer_bytes, self._throttler, yielding)
+        return Cleaner(self._fs, self._clock, offset_map, buffer_bytes, self._throttler, yielding, self._may_forget)
+
+    def _may_forget(self, tp: TopicPartition) -> bool:
+        return self._logs.future_log(tp) is None and self._all_in_sync(tp)
 
     def clean_filthiest(self, check: Check) -> CleanerStats | None:
         """Clean one log; None if no log needed it or it failed. Raises CleaningAbortedError if the thread must stop."""
@@ -138,6 +165,11 @@ class LogCleaner:
             return None
         stats, end = None, work.first_dirty_offset
         try:
+            # Why: what replaces a record must be durable before the record goes, and recovery looks for no holes in a
+            # log once it is noted (recovery.py). The topic may not have been compacted when its segments were rolled.
+            work.log.note_gaps()  # before the flush: what is rolled from now on is flushed at once
+            work.log.flush_rolled()
+            self.manager.begin(work)
             end, stats = self.new_cleaner().clean(work, check)
             _report(work, end, stats)
         except CleaningAbortedError as error:
@@ -146,6 +178,8 @@ class LogCleaner:
         except OSError as error:
             work.log.fail(error)
         except Exception:
+            if work.log.is_offline:  # the flush failed, which the log has reported
+                return None
             log.exception("%s cannot be cleaned and is skipped from now on", work.log.topic_partition)
             self.manager.mark_uncleanable(work.log)
         finally:
@@ -209,6 +243,8 @@ class CleanerThread:
         self.is_dead = False  # set once by the thread
         self._owner = owner
         self._stopping = threading.Event()
+        self._ring = threading.Event()  # set: look for work, instead of waiting for the next round
+        self._is_waiting = False  # owner: the thread; whether its last look found no work
         self._thread = ServiceThread(
             f"kafka-log-cleaner-thread-{number}", f"log-cleaner-{number}", self._run, daemon=True
         )
@@ -220,6 +256,16 @@ class CleanerThread:
     def stop(self) -> None:
         """Ask the thread to end."""
         self._stopping.set()
+        self._ring.set()
+
+    def look_now(self) -> None:
+        """Have the thread look for work at once, or once more after the present look."""
+        self._ring.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a look that began after the last `look_now` found no work, or the thread has died."""
+        return (self._is_waiting and not self._ring.is_set()) or self.is_dead
 
     def join(self) -> None:
         """Wait for its end."""
@@ -228,11 +274,15 @@ class CleanerThread:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
+                self._is_waiting = False  # Why first: `is_idle` must not see it beside a ring that was just cleared
+                self._ring.clear()
                 stats = self._owner.clean_filthiest(self._check)
                 if stats is not None:
                     self.last_stats = stats
-                else:
-                    self._stopping.wait(self._owner.backoff_ms / MS_PER_S)
+                    continue
+                self._is_waiting = True
+                if not self._stopping.is_set():  # Why: a ring that `stop` set may have been cleared above
+                    self._ring.wait(self._owner.backoff_ms / MS_PER_S)
         except CleaningAbortedError:
             return  # from `_check`: the thread must stop
         except Exception:

@@ -37,7 +37,6 @@ from __future__ import annotations
 import os
 import sys
 from array import array
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.errors import MalformedMessageError
@@ -198,6 +197,8 @@ class OffsetMap:
             high = hash(self._secret + key)
             low = hash(key)
         else:
+            from hashlib import blake2b  # Why here: it loads OpenSSL, and few interpreters come here
+
             digest = blake2b(key, key=self._secret, digest_size=2 * _HALF_BYTES).digest()
             high = int.from_bytes(digest[:_HALF_BYTES], "big", signed=True)
             low = int.from_bytes(digest[_HALF_BYTES:], "big", signed=True)

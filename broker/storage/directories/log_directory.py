@@ -22,7 +22,9 @@ from barnabas.broker.storage.directories.checkpoints import (
     write_meta_properties,
 )
 from barnabas.broker.storage.directories.names import (
+    BOOT_ID_FILE,
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_FILE,
     LOCK_FILE,
     LOG_START_OFFSET_COPY,
     LOG_START_OFFSET_FILE,
@@ -50,6 +52,7 @@ class LogDirectory:
         self.clean_shutdown_epoch: int | None = None  # of the last stop, None if unclean; fixed before start
         self.failure: OSError | None = None  # set once, when the directory goes offline
         self.recovery_points = OffsetCheckpoint(fs, f"{path}/{RECOVERY_POINT_FILE}")
+        self.clean_offsets = OffsetCheckpoint(fs, f"{path}/{CLEANER_OFFSET_FILE}")  # only read here
         # Why a copy: which records were deleted is recorded nowhere else; recovery finds everything else in the log.
         self.log_start_offsets = MirroredCheckpoint(
             fs, f"{path}/{LOG_START_OFFSET_FILE}", f"{path}/{LOG_START_OFFSET_COPY}"
@@ -102,6 +105,10 @@ class LogDirectory:
 
     def identify(self, cluster_id: str, node_id: int) -> None:
         """Record cluster, node and a directory id, unless they are recorded; raises LogDirectoryError or OSError."""
+        if self.cluster_id is None:  # Why again: a controller of the same process may have written it meanwhile
+            properties = read_meta_properties(self._fs, f"{self.path}/{META_PROPERTIES_FILE}")
+            if properties is not None:
+                self._adopt(properties, node_id)
         if self.cluster_id == cluster_id and self.directory_id:
             return
         if self.cluster_id is not None and self.cluster_id != cluster_id:
@@ -130,6 +137,17 @@ class LogDirectory:
     def mark_clean_shutdown(self, broker_epoch: int) -> None:
         """Write the marker; the caller has written everything else of the directory."""
         write_clean_shutdown(self._fs, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", broker_epoch)
+
+    def may_have_lost_power(self) -> bool:
+        """Return whether the machine may have started anew since `note_boot`: what was not flushed may be lost."""
+        path = f"{self.path}/{BOOT_ID_FILE}"
+        boot_id = self._fs.boot_id().encode()
+        return not boot_id or not self._fs.exists(path) or self._fs.read_bytes(path) != boot_id
+
+    def note_boot(self) -> None:
+        """Note on which start of the machine the directory is used; all of its logs are recovered."""
+        # Why no fsync: if a loss of power takes the file, the machine has started anew.
+        self._fs.write_bytes(f"{self.path}/{BOOT_ID_FILE}", self._fs.boot_id().encode(), sync=False)
 
     def partition_names(self) -> list[str]:
         """Return the names of the subdirectories."""

@@ -27,6 +27,7 @@ STRAY_DIR_SUFFIX = "-stray"
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
+BOOT_ID_FILE = ".boot_id"  # ours: Kafka ignores it
 META_PROPERTIES_FILE = "meta.properties"
 STRAY_NOTE_FILE = "stray.json"  # ours: Kafka ignores it
 PARTITION_METADATA_FILE = "partition.metadata"

@@ -32,6 +32,7 @@ from barnabas.broker.storage.directories.checkpoints import (
 )
 from barnabas.broker.storage.directories.names import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_FILE,
     LOCK_FILE,
     LOG_START_OFFSET_COPY,
     LOG_START_OFFSET_FILE,
@@ -194,6 +195,9 @@ def _restore_locked(fs: FileSystem, stray: Stray, log_dir: str) -> str:
     start_offset = 0 if stray.note is None else stray.note.log_start_offset
     _set_offset(starts, stray.tp, start_offset)
     _set_offset(OffsetCheckpoint(fs, f"{log_dir}/{RECOVERY_POINT_FILE}"), stray.tp, 0)
+    # Why: it may have gaps of the cleaner. Without an entry, recovery takes a gap for a loss of power, and drops what
+    # follows it (recovery.py).
+    _set_clean_offset(fs, log_dir, stray.tp, start_offset)
     if stray.note is None or stray.note.reason == WITHOUT_NOTE:  # it may not have been closed: everything is checked
         fs.unlink(f"{log_dir}/{CLEAN_SHUTDOWN_FILE}")
     fs.rename(stray.path, target)
@@ -228,9 +232,22 @@ def _set_offset(checkpoint: OffsetCheckpoint, tp: TopicPartition, offset: int) -
         offsets = checkpoint.read()
     except CorruptCheckpointError as error:
         raise StrayError(f"{error}; start and stop the broker once to write it again") from None
-    if offsets.get(tp, 0) != offset:
+    if offsets.get(tp) != offset:
         offsets[tp] = offset
         checkpoint.write(offsets)
+
+
+def _set_clean_offset(fs: FileSystem, log_dir: str, tp: TopicPartition, offset: int) -> None:
+    checkpoint = OffsetCheckpoint(fs, f"{log_dir}/{CLEANER_OFFSET_FILE}")
+    if fs.exists(f"{log_dir}/{CLEAN_SHUTDOWN_FILE}"):
+        try:
+            checkpoint.read()
+        except CorruptCheckpointError as error:
+            # Why not refused: no start writes this file again. After a clean stop nothing is checked for holes.
+            log.warning("%s; it is replaced", error)
+            checkpoint.write({tp: offset})
+            return
+    _set_offset(checkpoint, tp, offset)
 
 
 def _size_bytes(fs: FileSystem, path: str) -> int:

@@ -23,6 +23,7 @@ from barnabas.broker.storage.log.validator import LeaderValidator, ValidBatch
 from barnabas.broker.storage.producers.log_producers import ProducerChanges, prepare_changes
 from barnabas.broker.storage.producers.producer_entry import BatchMetadata
 from barnabas.broker.storage.producers.verification import VerificationGuard
+from barnabas.broker.storage.segments.offset_index import RELATIVE_OFFSET_MAX
 from barnabas.broker.storage.segments.txn_index import AbortedTxn
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import (
@@ -285,8 +286,10 @@ class LogAppender:
         segment = state.segments.active
         max_timestamp = max(batch[2] for batch in batches) if len(batches) > 1 else batches[0][2]
         if segment.should_roll(len(data), max_timestamp, last, now_ms, state.config):
-            # Why `first`: a follower's offsets may jump (a compacted log), and a segment ends 2**31 - 1 above its base.
-            segment = self._segments.roll_locked(first)
+            # A follower's offsets may jump (a compacted log). The new segment begins at the log's end all the same:
+            # a gap between segments shows that something is lost. But a segment ends 2**31 - 1 above its base.
+            fits = last - state.end.offset <= RELATIVE_OFFSET_MAX
+            segment = self._segments.roll_locked(0 if fits else first)
         position = segment.append(data, batches)
         recent = state.recent
         recent[first] = (segment.base_offset, position)

@@ -45,6 +45,7 @@ class LogFlusher:
         """
         state = self._state
         with state.flush_lock:
+            truncations = state.truncation_count
             recovery_point = state.recovery_point
             pending = self._unflushed_segments(recovery_point, offset)
             if not pending:
@@ -59,7 +60,8 @@ class LogFlusher:
                 raise state.fail(error) from error
             with state.lock:
                 state.last_flushed_ms = state.clock.wall_ms()
-                state.recovery_point = max(state.recovery_point, min(offset, state.end.offset))
+                if state.truncation_count == truncations:  # otherwise records that replaced cut ones may be unflushed
+                    state.recovery_point = max(state.recovery_point, min(offset, state.end.offset))
             if self.on_flush is not None:
                 self.on_flush((state.clock.monotonic_ns() - started_ns) / NS_PER_MS)
 

@@ -183,6 +183,7 @@ class Log:
 
     @on_flush.setter
     def on_flush(self, listener: Callable[[float], None] | None) -> None:
+        """Set what is called; None for nothing."""
         self._flusher.on_flush = listener
 
     # Offsets and sizes
@@ -349,6 +350,14 @@ class Log:
     def flush(self) -> None:
         """Make everything appended so far survive a power cut; raises ApiError(KAFKA_STORAGE_ERROR)."""
         self._flusher.flush_to(self._state.end.offset)
+
+    def note_gaps(self) -> None:
+        """Take in that recovery looks for no holes in this log from now on: the cleaner may leave gaps in it."""
+        self._state.may_have_gaps = True
+
+    def flush_rolled(self) -> None:
+        """Make everything below the active segment survive a power cut; raises ApiError(KAFKA_STORAGE_ERROR)."""
+        self._flusher.flush_to(self._state.segments.active.base_offset)
 
     # Producers
 

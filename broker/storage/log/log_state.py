@@ -65,6 +65,8 @@ class LogState:
         self.is_closed = False
         # Whether the directory and the topic id are known to be durable: set by the first flush, reset by a new id.
         self.is_settled = False
+        # Whether recovery looks for no holes in the log, since it is in the cleaner's file; set once.
+        self.may_have_gaps = False
         self.truncation_count = 0  # the cleaner drops its result if this has grown since it read the log
         self.last_flushed_ms = clock.wall_ms()
         self.txn_checksums = loaded.txn_checksums  # guarded by: flush_lock

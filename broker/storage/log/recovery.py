@@ -6,7 +6,9 @@ Steps
 2. Segments are opened in order. Orphaned indexes are removed. Damaged or missing indexes are rebuilt from the
    surviving batches, and so are transaction indexes without a valid checksum (`txn_checksums.py`).
 3. After a crash every segment from the recovery point on is read. The frame and CRC of each batch are checked; the
-   first bad batch and everything after it are cut. Indexes, leader epochs and producers are rebuilt.
+   first bad batch and everything after it are cut. After a loss of power, so is what follows a segment that has lost
+   its last batches: a follower would never copy these, and could lead without them. Indexes, leader epochs and
+   producers are rebuilt.
 4. Leader epochs and snapshots are adapted to what the log now holds. Producers are rebuilt from the newest snapshot.
 
 Source: Kafka's LogLoader and UnifiedLog.rebuildProducerState, 4.3.
@@ -88,7 +90,9 @@ class LoadedLog:
 class LogLoader:
     """Loads one directory, once.
 
-    `log_start_offset` and `recovery_point` are those of the checkpoints; `clean_shutdown`: the last stop was clean.
+    `log_start_offset` and `recovery_point` are those of the checkpoints; `clean_shutdown`: the last stop was clean;
+    `may_have_holes`: a gap between unflushed segments is what a loss of power left, and not what the cleaner left;
+    `is_new`: the directory was made just now, so there is nothing to find in it.
     """
 
     def __init__(
@@ -103,6 +107,8 @@ class LogLoader:
         recovery_point: int,
         clean_shutdown: bool,
         producer_id_expiration_ms: int,
+        may_have_holes: bool = False,
+        is_new: bool = False,
     ) -> None:
         self._fs = fs
         self._directory = directory
@@ -113,6 +119,8 @@ class LogLoader:
         self._recovery_point = recovery_point  # as checkpointed
         self._clean_shutdown = clean_shutdown
         self._expiration_ms = producer_id_expiration_ms
+        self._may_have_holes = may_have_holes
+        self._is_new = is_new
         self._epochs = self._load_epochs()
         self._txn_checksums = TransactionChecksums(fs, directory)
         self._segments: list[LogSegment] = []
@@ -130,18 +138,16 @@ class LogLoader:
 
     def load(self) -> LoadedLog:
         """Make the directory consistent and open it; raises OSError if the disk fails."""
-        self._finish_interrupted_swaps()
-        self._open_segments()
-        self._check_transactions()
-        if not self._directory.endswith(DELETE_DIR_SUFFIX) and not self._clean_shutdown:
-            self._recover_from_recovery_point()
+        if not self._is_new:
+            self._find_segments()
         next_offset = self._next_offset()
         segments = SegmentList(self._segments)
         self._epochs.truncate_from_end(next_offset)
         log_start_offset = max(self._log_start_offset, segments.first.base_offset)
         self._epochs.truncate_from_start(log_start_offset)
         state = self._new_producer_state()
-        state.remove_stray_snapshots(segments.bases)
+        if not self._is_new:
+            state.remove_stray_snapshots(segments.bases)
         rebuild_producer_state(state, segments.all, log_start_offset, next_offset, self._clock.wall_ms())
         self._settle_segments(segments)
         recovery_point = next_offset if self._clean_shutdown else min(self._recovery_point, next_offset)
@@ -154,6 +160,14 @@ class LogLoader:
             recovery_point=max(recovery_point, 0),
             next_offset=next_offset,
         )
+
+    def _find_segments(self) -> None:
+        """Steps 1 to 3."""
+        self._finish_interrupted_swaps()
+        self._open_segments()
+        self._check_transactions()
+        if not self._directory.endswith(DELETE_DIR_SUFFIX) and not self._clean_shutdown:
+            self._recover_from_recovery_point()
 
     def _settle_segments(self, segments: SegmentList) -> None:
         """Mark the segments whose indexes are durable, and close all files."""
@@ -336,10 +350,19 @@ class LogLoader:
                 log.warning("Corruption found in segment %d of %s: %d bytes cut", segment.base_offset, self._tp, cut)
                 self._drop_segments(index + 1)
                 return
+            if self._may_have_holes and self._has_lost_its_end(index):
+                log.warning("Segment %d of %s has lost its end", segment.base_offset, self._tp)
+                self._drop_segments(index + 1)
+                return
+
+    def _has_lost_its_end(self, index: int) -> bool:
+        if index + 1 == len(self._segments):
+            return False
+        return self._segments[index].read_next_offset() < self._segments[index + 1].base_offset
 
     def _drop_segments(self, first: int) -> None:
         for segment in self._segments[first:]:
-            log.warning("Deleting segment %d of %s, which follows a corrupt one", segment.base_offset, self._tp)
+            log.warning("Deleting segment %d of %s, which follows a corrupt or lost one", segment.base_offset, self._tp)
             segment.delete()
             self._fs.unlink(segment_file(self._directory, segment.base_offset, SNAPSHOT_SUFFIX))
         del self._segments[first:]

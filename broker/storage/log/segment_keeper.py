@@ -49,6 +49,10 @@ class SegmentKeeper:
             assert not active.size, f"{active} has data at its own end"
             return active
         active.become_inactive()
+        if state.config.compact or state.may_have_gaps:
+            # Why: the cleaner leaves gaps, so recovery cannot see what a loss of power took (recovery.py). The topic
+            # may be compacted no more, or the log is a restored stray.
+            active.flush_data()
         producers = state.producer_state
         producers.map_end_offset = base_offset
         producers.take_snapshot(sync=False)
@@ -215,7 +219,7 @@ class SegmentKeeper:
                 state.is_usable
                 and state.truncation_count == truncations
                 and cleaned.directory == state.directory
-                and all(id(segment) in current for segment in replaced)
+                and all(id(segment) in current and segment is not state.segments.active for segment in replaced)
             )
             if not is_as_read:
                 return False

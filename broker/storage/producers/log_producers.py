@@ -73,7 +73,8 @@ def rebuild_producer_state(
     """Bring `state` to `end_offset`: the newest snapshot at or below it, then the batches after that."""
     state.truncate_and_reload(log_start_offset, end_offset, now_ms)
     if state.map_end_offset < end_offset:
-        for segment, after in zip(segments, (*segments[1:], None), strict=True):
+        # Why not strict: there may be no segment, if retention has deleted all below `end_offset`.
+        for segment, after in zip(segments, (*segments[1:], None), strict=False):
             if after is not None and after.base_offset <= state.map_end_offset:
                 continue
             _replay_segment(state, segment, end_offset)

@@ -45,9 +45,10 @@ class SnapshotFiles:
         self._offsets = self._list()  # ascending
 
     def _list(self) -> list[int]:
-        if not self._fs.is_dir(self.directory):
+        try:
+            names = [entry.name for entry in self._fs.listdir(self.directory) if not entry.is_dir]
+        except FileNotFoundError:
             return []
-        names = [entry.name for entry in self._fs.listdir(self.directory) if not entry.is_dir]
         offsets = [offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         return sorted(offset for offset in offsets if offset is not None)
 
@@ -101,12 +102,11 @@ class SnapshotFiles:
         """Keep the snapshots that belong to a segment, and the newest one if it is above all segments."""
         bases = set(segment_base_offsets)
         newest_base = max(bases, default=-1)
-        stray = [offset for offset in self._list() if offset not in bases]
+        stray = [offset for offset in self._offsets if offset not in bases]
         keep = stray[-1] if stray and stray[-1] >= newest_base else None
         for offset in stray:
             if offset != keep:
                 self.delete(offset)
-        self._offsets = self._list()
 
 
 def sync_snapshot(fs: FileSystem, directory: str, offset: int) -> None:

@@ -15,7 +15,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k51_alter_user_scram_credentials as wire
 from barnabas.protocol.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord
 from barnabas.security.image import credential_record
-from barnabas.security.scram import credential_of
+from barnabas.security.sasl.scram.formulas import credential_of
 from barnabas.security.values import SCRAM_MAX_ITERATIONS, SCRAM_MIN_ITERATIONS, ScramKey, ScramMechanism
 
 VERSION_3_5_IV2: Final = 11  # the first version with SCRAM credentials

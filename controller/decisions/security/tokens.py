@@ -2,14 +2,17 @@
 
 The log holds no secret: a token's HMAC is derived from its id by `delegation.token.secret.key`.
 
-Source: DelegationTokenControlManager (Kafka 4.3); KIP-48, KIP-373.
+Source: DelegationTokenControlManager (Kafka 4.3); KIP-48, KIP-373. Different: there, a user may fill the memory of all
+nodes with tokens. Here an owner has `barnabas.delegation.tokens.per.owner.max` at most. An expired one counts until it
+is removed.
 """
 
 from __future__ import annotations
 
-import hmac
+import logging
 from typing import Final, NamedTuple
 
+from barnabas.common import digests
 from barnabas.common.ids import random_uuid, uuid_to_string
 from barnabas.controller.decision import Decision, View, check_item_count
 from barnabas.controller.image import METADATA_VERSION
@@ -23,8 +26,11 @@ from barnabas.security.principal import USER_TYPE, Principal, parse_principal
 from barnabas.security.tokens import token_hmac
 from barnabas.security.values import TokenInformation
 
+log = logging.getLogger("barnabas.controller")
+
 VERSION_3_6_IV2: Final = 14  # the first version with delegation tokens
 TIMESTAMP_MAX: Final = (1 << 63) - 1
+_SHOWN_MAX: Final = 300  # characters of a name in the log
 
 
 class Caller(NamedTuple):
@@ -32,6 +38,8 @@ class Caller(NamedTuple):
 
     principal: str
     now_ms: int
+    #: The id for a new token, drawn by the broker that forwards the request; None: it is drawn here.
+    token_id: bytes | None = None
 
 
 def secret_key(view: View) -> str | None:
@@ -43,7 +51,10 @@ def secret_key(view: View) -> str | None:
 def create_token(
     view: View, request: create_wire.CreateDelegationTokenRequest, caller: Caller
 ) -> Decision[create_wire.CreateDelegationTokenResponse]:
-    """Create a token for the caller, or for another owner (which needs a right of its own)."""
+    """Create a token for the caller, or for another owner (which needs a right of its own).
+
+    A request that a broker has sent twice, since its connection was lost, has one token, and the same answer.
+    """
     check_item_count(len(request.renewers))
     requester = parse_principal(caller.principal)
     owner = owner_of(request, caller.principal)
@@ -61,12 +72,23 @@ def create_token(
     if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
         response.error_code = ErrorCode.INVALID_PRINCIPAL_TYPE
         return Decision([], response)
+    token_id = uuid_to_string(random_uuid() if caller.token_id is None else caller.token_id)
+    former = view.image.security.tokens.get(token_id)
+    if former is not None:
+        if (former.owner, former.requester) != (str(owner), caller.principal):
+            response.error_code = ErrorCode.INVALID_REQUEST  # another broker's id cannot be guessed
+            return Decision([], response)
+        return Decision([], _created(response, former, secret))
+    if _count(view, str(owner)) >= int(view.config.barnabas_delegation_tokens_per_owner_max):
+        log.info("refused a delegation token for %s, which has too many", ascii(str(owner)[:_SHOWN_MAX]))
+        response.error_code = ErrorCode.POLICY_VIOLATION
+        return Decision([], response)
     lifetime_ms = int(view.config.delegation_token_max_lifetime_ms)
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
     max_timestamp_ms = _sum(caller.now_ms, lifetime_ms)
     token = TokenInformation(
-        token_id=uuid_to_string(random_uuid()),
+        token_id=token_id,
         owner=str(owner),
         requester=caller.principal,
         renewers=tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers),
@@ -76,12 +98,23 @@ def create_token(
             max_timestamp_ms, _sum(caller.now_ms, int(view.config.delegation_token_expiry_time_ms))
         ),
     )
+    return Decision([token_record(token)], _created(response, token, secret))
+
+
+def _created(
+    response: create_wire.CreateDelegationTokenResponse, token: TokenInformation, secret: str
+) -> create_wire.CreateDelegationTokenResponse:
+    """Fill the answer to the creation of a token."""
     response.issue_timestamp_ms = token.issue_timestamp_ms
     response.expiry_timestamp_ms = token.expiry_timestamp_ms
     response.max_timestamp_ms = token.max_timestamp_ms
     response.token_id = token.token_id
     response.hmac = token_hmac(secret, token.token_id)
-    return Decision([token_record(token)], response)
+    return response
+
+
+def _count(view: View, owner: str) -> int:
+    return sum(token.owner == owner for token in view.image.security.tokens.values())
 
 
 def owner_of(request: create_wire.CreateDelegationTokenRequest, requester: str) -> Principal:
@@ -164,7 +197,7 @@ def _find(view: View, wanted: bytes) -> TokenInformation | None:
     if secret is None:
         return None
     for token in view.image.security.tokens.values():
-        if hmac.compare_digest(token_hmac(secret, token.token_id), bytes(wanted)):
+        if digests.is_equal(token_hmac(secret, token.token_id), bytes(wanted)):
             return token
     return None
 

@@ -1,6 +1,7 @@
 // The live page: requests the state of the process twice a second and shows it.
 
 import { brokersPanel } from "./brokers.js";
+import { clientsPanel } from "./clients.js";
 import { element, setText, set, sync } from "./dom.js";
 import { ratesBetween } from "./families.js";
 import { duration } from "./format.js";
@@ -15,6 +16,8 @@ import { oldCount, waitingPanel } from "./waiting.js";
 
 const LIMIT = 50; // of each list
 const ANNOUNCE_MS = 5000; // at least this long between two announcements
+
+const ROLE = new URLSearchParams(location.search).get("role"); // of a process with both; null: that of the page
 
 const at = (id) => document.getElementById(id);
 
@@ -38,7 +41,8 @@ class App {
   /** The queries of a turn: everything, and the partitions of the chosen topic if there is one. */
   queries() {
     const topic = this.partitions?.topic();
-    return [{ limit: LIMIT }, ...(topic ? [{ limit: LIMIT, section: "partitions", topic }] : [])];
+    const all = ROLE === null ? { limit: LIMIT } : { limit: LIMIT, role: ROLE };
+    return [all, ...(topic ? [{ limit: LIMIT, section: "partitions", topic }] : [])];
   }
 
   pause() {
@@ -89,6 +93,7 @@ class App {
             make("slow", "Slow requests", slowPanel),
             make("partitions", "Partitions", partitions),
             make("groups", "Groups and fetchers", groupsPanel),
+            make("clients", "Clients", clientsPanel, (live) => live.clients.total || null),
           ]
         : [
             make("brokers", "Brokers", brokersPanel),
@@ -138,7 +143,7 @@ class App {
     sync(
       at("peers"),
       node.peers,
-      (peer) => peer.address,
+      (peer) => `${peer.role}@${peer.address}`,
       () => element("li", {}, element("a")),
       (child, peer) => {
         const link = child.firstElementChild;
@@ -146,7 +151,9 @@ class App {
         set(
           link,
           "href",
-          peer.is_self ? location.pathname : `${location.protocol}//${peer.address}/live?theme=${theme}${location.hash}`,
+          peer.is_self
+            ? location.pathname + location.search
+            : `${location.protocol}//${peer.address}/live?theme=${theme}${roleOf(peer, node.peers)}${location.hash}`,
         );
         set(link, "aria-current", peer.is_self ? "page" : null);
       },
@@ -176,6 +183,11 @@ class App {
     if (text !== "") this.announcedAt = now;
     setText(at("announcement"), text);
   }
+}
+
+/** What names the role in a link to a process that has both. */
+function roleOf({ role, address }, peers) {
+  return peers.filter((peer) => peer.address === address).length > 1 ? `&role=${role}` : "";
 }
 
 /** Smoothed rates: the mean of the new ones and those shown before. */

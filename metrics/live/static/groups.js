@@ -1,4 +1,5 @@
-// The panel "Groups": the groups and open transactions that this broker coordinates, and its fetchers.
+// The panel "Groups": the groups and open transactions that this broker coordinates, the partitions that it delivers to
+// share groups, and its fetchers.
 
 import { count, duration, listed, rate, whole } from "./format.js";
 import { block, showTable } from "./threads.js";
@@ -10,11 +11,15 @@ export function groupsPanel(panel) {
     "coordinated here: the leader of a partition of __consumer_offsets coordinates its groups",
   );
   const transactions = block("Open transactions", "coordinated here");
+  const shares = block(
+    "Share partitions",
+    "delivered here: the leader of a partition hands its records to the members of share groups",
+  );
   const fetchers = block(
     "Replica fetchers",
     "threads that copy partitions from their leaders to this broker",
   );
-  panel.append(groups.section, transactions.section, fetchers.section);
+  panel.append(groups.section, transactions.section, shares.section, fetchers.section);
   return (live) => {
     const more = (listing, thing) =>
       listing.total > listing.items.length
@@ -34,6 +39,14 @@ export function groupsPanel(panel) {
       live.transactions.items,
       (t) => t.transactional_id,
       more(live.transactions, "transaction"),
+      "None.",
+    );
+    showTable(
+      shares,
+      SHARE_COLUMNS,
+      live.shares.items,
+      (s) => `${s.topic}-${s.partition} ${s.group_id}`,
+      more(live.shares, "share partition"),
       "None.",
     );
     showTable(fetchers, FETCHER_COLUMNS, live.fetchers, (f) => f.name, "", "This broker follows no partition.");
@@ -61,6 +74,14 @@ const TRANSACTION_COLUMNS = [
   ["age", (t) => (t.age_ms < 0 ? "–" : duration(t.age_ms)), "number"],
   ["timeout", (t) => duration(t.timeout_ms), "number"],
 ];
+const SHARE_COLUMNS = [
+  ["group", (s) => s.group_id],
+  ["partition", (s) => `${s.topic}-${s.partition}`, "mono"],
+  ["status", (s) => s.sentence],
+  ["held by", (s) => holdersOf(s)],
+  ["in flight", (s) => count(s.in_flight, "record"), "number"],
+  ["offsets", (s) => (s.is_loading ? "–" : `${s.start_offset} to ${s.end_offset}`), "mono"],
+];
 const FETCHER_COLUMNS = [
   ["thread", (f) => f.name, "", (f) => [f.is_alive ? "working" : "waiting_for_room", null]],
   ["copies from", (f) => `broker ${f.leader}`],
@@ -70,10 +91,23 @@ const FETCHER_COLUMNS = [
   ["fetches per second", (f) => rate(f.per_second), "number"],
 ];
 
+function holdersOf(share) {
+  const held = share.held.items.slice(0, 4).map((h) => {
+    const offsets = h.first_offset === h.last_offset ? `${h.first_offset}` : `${h.first_offset}–${h.last_offset}`;
+    const times = h.delivery_count > 1 ? `, delivery ${h.delivery_count}` : "";
+    return `${h.member_id}: ${offsets} for ${duration(h.left_ms)}${times}`;
+  });
+  if (share.held.total > held.length) held.push(`${whole(share.held.total - held.length)} more`);
+  return held.join("; ") || "nobody";
+}
+
 function membersOf(group) {
   const names = group.members.items
     .slice(0, 4)
-    .map((m) => (m.state === "member" || m.state === "stable" ? m.client_id : `${m.client_id} (${m.state})`));
+    .map((m) => {
+      const notes = [m.state === "member" || m.state === "stable" ? "" : m.state, m.tasks ?? ""].filter(Boolean);
+      return notes.length ? `${m.client_id} (${notes.join("; ")})` : m.client_id;
+    });
   if (group.members.total > names.length) names.push(`${group.members.total - names.length} more`);
   return listed(names) || "none";
 }

@@ -5,16 +5,17 @@ import { isOld } from "./picture.js";
 
 /** The sentence and its mood: "" (all is well), "warn" or "bad". */
 export function headline(live, rates) {
+  const moved = live.clock_offset_ms > 0 ? ` The clock was moved ${duration(live.clock_offset_ms)} ahead.` : "";
   const troubles = live.node.role === "broker" ? ofBroker(live) : ofController(live);
   if (troubles.length > 0) {
     const others = troubles.length > 1 ? ` (and ${count(troubles.length - 1, "other thing")})` : "";
-    return { text: `${sentence(troubles[0])}${others}.`, mood: "warn" };
+    return { text: `${sentence(troubles[0])}${others}.${moved}`, mood: "warn" };
   }
   if (!["running", "serving"].includes(live.node.state))
     return { text: `This ${live.node.role} is ${live.node.state.replaceAll("_", " ")}.`, mood: "bad" };
   const total = rates === null ? null : Object.values(rates).reduce((sum, each) => sum + each, 0);
   const pace = total === null ? "" : ` ${rate(total)} requests per second.`;
-  return { text: `All is well: nothing waits longer than expected.${pace}`, mood: "" };
+  return { text: `All is well: nothing waits longer than expected.${pace}${moved}`, mood: "" };
 }
 
 function ofBroker(live) {
@@ -74,9 +75,20 @@ function ofController(live) {
   const troubles = live.brokers
     .filter((b) => b.state === "fenced")
     .map((b) => `broker ${b.id} is fenced: its last heartbeat came ${duration(b.last_heartbeat_ms)} ago`);
+  troubles.unshift(...ofQuorum(live.quorum));
   if (live.metadata.offline > 0)
     troubles.unshift(`${count(live.metadata.offline, "partition has", "partitions have")} no leader`);
   return troubles;
+}
+
+const SILENT_MS = 3000; // a leader without fetches of a majority gives up after that time, by default
+
+function ofQuorum({ role, leader, members }) {
+  if (leader === null) return ["no leader of the quorum is known: nothing is decided"];
+  if (role !== "leader") return [];
+  return members
+    .filter((m) => m.role === "voter" && (m.fetched_ms < 0 || m.fetched_ms > SILENT_MS))
+    .map((m) => `controller ${m.id} votes, and does not fetch from this leader`);
 }
 
 function sentence(text) {

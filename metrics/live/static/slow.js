@@ -160,6 +160,10 @@ function makeStack() {
   return element("div", { class: "stack", "aria-hidden": "true" }, ...pieces);
 }
 
+/** The pieces get their percentages: milliseconds would leave the bar partly empty if they add up to less than 1. */
 function showStack(stack, request) {
-  for (const piece of stack.children) style(piece, "--share", request.times_ms[piece.dataset.station] ?? 0);
+  const msOf = (piece) => request.times_ms[piece.dataset.station] ?? 0;
+  const pieces = [...stack.children];
+  const totalMs = pieces.reduce((sum, piece) => sum + msOf(piece), 0);
+  for (const piece of pieces) style(piece, "--share", totalMs > 0 ? (100 * msOf(piece)) / totalMs : 0);
 }

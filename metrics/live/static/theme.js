@@ -8,8 +8,11 @@
 
   // Another broker's page is another origin with its own storage, so a link between pages carries the theme.
   function remembered() {
-    const asked = new URLSearchParams(location.search).get("theme");
-    if (asked !== null) history.replaceState(null, "", location.pathname + location.hash);
+    const query = new URLSearchParams(location.search);
+    const asked = query.get("theme");
+    query.delete("theme");
+    const rest = String(query) === "" ? "" : `?${query}`;
+    if (asked !== null) history.replaceState(null, "", location.pathname + rest + location.hash);
     try {
       return asked ?? localStorage.getItem("theme");
     } catch {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -30,6 +31,13 @@ class Outcome(NamedTuple):
 Barnabas = Callable[..., Outcome]
 
 
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
+    """Run `barnabas ARGUMENTS...` in this process."""
+    capsys.readouterr()
+    code = run(arguments)
+    return Outcome(code, *capsys.readouterr())
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluster]:
     """A controller and a broker."""
@@ -40,13 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluste
 @pytest.fixture
 def barnabas(capsys: pytest.CaptureFixture[str]) -> Barnabas:
     """Runs `barnabas ARGUMENTS...`."""
-
-    def run_command(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        code = run(arguments)
-        return Outcome(code, *capsys.readouterr())
-
-    return run_command
+    return partial(run_command, capsys)
 
 
 @pytest.fixture

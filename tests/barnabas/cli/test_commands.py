@@ -271,12 +271,16 @@ def test_a_group_is_listed_described_reset_and_deleted(barnabas: Barnabas, topic
 # config
 
 
+#: A new cluster has eligible leader replicas, and so a value for all brokers.
+MIN_ISR_OF_ALL = ["min.insync.replicas", "1", "DYNAMIC_DEFAULT_BROKER_CONFIG"]
+
+
 def test_settings_may_come_from_a_file(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "more.properties"
     file.write_text("# a password would be here\nretention.ms = 7000\nsegment.ms=8000\n")
     done = barnabas("config", "set", "--topic", topic, "segment.ms=9000", "--config-file", str(file))
     assert done.out == "set retention.ms, segment.ms\n"
-    changed = ["retention.ms\t7000", "segment.ms\t9000"]
+    changed = ["min.insync.replicas\t1", "retention.ms\t7000", "segment.ms\t9000"]
     eventually(
         "the broker has both",
         lambda: ["\t".join(row[:2]) for row in barnabas("config", "show", "--topic", topic).rows] == changed,
@@ -286,12 +290,14 @@ def test_settings_may_come_from_a_file(barnabas: Barnabas, topic: str, tmp_path:
 
 def test_a_topics_settings_are_set_and_unset(barnabas: Barnabas, topic: str) -> None:
     assert barnabas("config", "set", "--topic", topic, "retention.ms=7000").out == "set retention.ms\n"
-    changed = [["retention.ms", "7000", "DYNAMIC_TOPIC_CONFIG"]]
+    changed = [MIN_ISR_OF_ALL, ["retention.ms", "7000", "DYNAMIC_TOPIC_CONFIG"]]
     eventually("the broker has the change", lambda: barnabas("config", "show", "--topic", topic).rows == changed)
     everything = barnabas("config", "show", "--topic", topic, "--all").rows
     assert ["cleanup.policy", "delete", "DEFAULT_CONFIG"] in everything
     assert barnabas("config", "unset", "--topic", topic, "retention.ms").out == "unset retention.ms\n"
-    eventually("the broker has the change", lambda: barnabas("config", "show", "--topic", topic).rows == [])
+    eventually(
+        "the broker has the change", lambda: barnabas("config", "show", "--topic", topic).rows == [MIN_ISR_OF_ALL]
+    )
 
 
 def test_the_defaults_of_all_brokers_are_set_and_unset(barnabas: Barnabas, bootstrap: str) -> None:
@@ -301,10 +307,10 @@ def test_the_defaults_of_all_brokers_are_set_and_unset(barnabas: Barnabas, boots
     key, other = "log.cleaner.backoff.ms", "barnabas.slow.motion.fetcher.ms"
     assert barnabas("config", "set", "--broker", "", f"{key}=14000", f"{other}=1").out == f"set {key}, {other}\n"
     source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
-    expected = [[other, "1", source], [key, "14000", source]]
+    expected = [[other, "1", source], [key, "14000", source], MIN_ISR_OF_ALL]
     eventually("the broker has the change", lambda: shown() == expected)
     assert barnabas("config", "unset", "--broker", "", key, other).out == f"unset {key}, {other}\n"
-    eventually("the broker has the change", lambda: shown() == [])
+    eventually("the broker has the change", lambda: shown() == [MIN_ISR_OF_ALL])
     refused = barnabas("config", "set", "--broker", "", f"{key}=x")
     assert refused.code == 1
     assert refused.err.startswith(f"barnabas: all brokers: Invalid value x for configuration {key}")

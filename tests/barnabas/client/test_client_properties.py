@@ -100,7 +100,7 @@ def test_a_login_by_password(tmp_path: Path, mechanism: str) -> None:
     assert security.tls is None
     assert security.login is not None
     assert security.login.mechanism == mechanism
-    assert security.login.begin().first()
+    assert security.login.begin("localhost").first()
     assert properties.without_effect() == []
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.connection import MAX_RESPONSE_BYTES, TRUSTED_BYTES, NodeConnection, NodeConnectionError
 from barnabas.protocol.headers import RequestHeader, decode_request_header, response_parts
+from barnabas.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 Script = Callable[[socket.socket], None]
+WAIT_S = 60
 
 
 class Peer:
@@ -33,7 +36,7 @@ class Peer:
                 script(client)
 
     def close(self) -> None:
-        self._thread.join(10)
+        self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
         self._listener.close()
 
@@ -118,6 +121,47 @@ def test_unexpected_bytes_are_an_error(peers: list[Peer]) -> None:
         versions(connection)
 
 
+@pytest.mark.parametrize("cut", [4, 5, 7])
+def test_a_listener_with_tls_is_named(peers: list[Peer], cut: int) -> None:
+    """A TLS server answers what is no TLS with an alert, which would be the size of a response of 352 MB."""
+    alert = bytes.fromhex("15030300020216")
+    peers.append(Peer(lambda client: (read_request(client), client.sendall(alert[:cut]), receive(client, 1))))
+    with (
+        NodeConnection("127.0.0.1", peers[0].port) as connection,
+        pytest.raises(
+            NodeConnectionError, match="the other node speaks TLS on this port, and this connection does not"
+        ),
+    ):
+        versions(connection)
+
+
+def test_a_false_size_of_the_first_response_costs_little_memory(peers: list[Peer]) -> None:
+    head = struct.pack(">i", MAX_RESPONSE_BYTES)
+    peers.append(Peer(lambda client: (read_request(client), client.sendall(head + bytes(100)))))
+    tracemalloc.start()
+    try:
+        with NodeConnection("127.0.0.1", peers[0].port) as connection, pytest.raises(NodeConnectionError):
+            versions(connection)
+        assert tracemalloc.get_traced_memory()[1] < 3 * TRUSTED_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [TRUSTED_BYTES - 9, TRUSTED_BYTES, TRUSTED_BYTES + 1, 3 * TRUSTED_BYTES + 7])
+def test_large_first_responses_arrive_whole(peers: list[Peer], size: int) -> None:
+    topic = FetchableTopicResponse(topic="t", partitions=[PartitionData(records=bytes(range(256)) * (size // 256))])
+
+    def answer_twice(client: socket.socket) -> None:
+        for _ in range(2):
+            parts = response_parts(read_request(client), FetchResponse(responses=[topic]))
+            client.sendall(b"".join(parts))  # type: ignore[arg-type]
+
+    peers.append(Peer(answer_twice))
+    with NodeConnection("127.0.0.1", peers[0].port) as connection:
+        for _ in range(2):
+            assert connection.send(FetchRequest(), 12).responses == [topic]
+
+
 def test_a_refused_connection_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -174,7 +218,7 @@ def test_another_thread_can_abort(peers: list[Peer]) -> None:
 
     peers.append(Peer(wait))
     connection = NodeConnection("127.0.0.1", peers[0].port)
-    aborter = threading.Thread(target=lambda: reached.wait(10) and connection.abort())
+    aborter = threading.Thread(target=lambda: reached.wait(WAIT_S) and connection.abort())
     aborter.start()
     with pytest.raises(NodeConnectionError):
         versions(connection)

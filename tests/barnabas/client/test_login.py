@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.client.connection import NodeConnection
 from barnabas.client.errors import NodeConnectionError, NodeLoginError
-from barnabas.client.security import ClientSecurity, security_of_brokers, security_of_controller
+from barnabas.client.security import ClientSecurity, check_security, security_of_brokers, security_of_controller
 from barnabas.common.clock import FakeClock, SystemClock
 from barnabas.config.config import Config
 from barnabas.config.errors import ConfigError
@@ -43,14 +43,51 @@ def test_brokers_and_controllers_have_mechanisms_of_their_own() -> None:
     assert brokers.login is not None
     assert brokers.tls is None
     assert brokers.login.mechanism == "PLAIN"
-    assert brokers.login.begin().first() == b"\0n\0s"
+    assert brokers.login.begin("localhost").first() == b"\0n\0s"
     with pytest.raises(ConfigError, match=r"listener\.name\.controller\.scram-sha-256\.sasl\.jaas\.config must be set"):
         security_of_controller(TLS, found, FakeClock())
 
 
+def test_a_changed_password_is_used_at_the_next_login(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {
+        "listener_security_protocol_map": PROTOCOLS,
+        "inter_broker_listener_name": "INSIDE",
+        "listeners": "INSIDE://:1,OUTSIDE://:2",
+        "sasl_mechanism_inter_broker_protocol": "PLAIN",
+        "listener_name_inside_plain_sasl_jaas_config": PLAIN,
+    }
+    found = config(**settings)
+    file = found.with_overrides({})
+    brokers = security_of_brokers(TLS, found, FakeClock())
+    assert brokers is not None
+    assert brokers.login is not None
+    key = "listener.name.inside.plain.sasl.jaas.config"
+    for jaas, first in (
+        (PLAIN.replace('"s"', '"new"'), b"\0n\0new"),
+        ("no JAAS", b"\0n\0new"),
+        (PLAIN, b"\0n\0s"),
+    ):
+        found.replace(file.with_overrides({key: jaas}))
+        assert brokers.login.begin("localhost").first() == first
+    assert "logins to other nodes go on as before" in caplog.text
+
+
+def test_a_broker_needs_a_mechanism_that_it_offers() -> None:
+    settings = {
+        "listener_security_protocol_map": PROTOCOLS.replace("CONTROLLER:SASL_PLAINTEXT", "CONTROLLER:PLAINTEXT"),
+        "inter_broker_listener_name": "INSIDE",
+        "listeners": "INSIDE://:1,OUTSIDE://:2",
+        "sasl_mechanism_inter_broker_protocol": "PLAIN",
+        "listener_name_inside_plain_sasl_jaas_config": PLAIN,
+    }
+    check_security(TLS, config(**settings, sasl_enabled_mechanisms="SCRAM-SHA-256,PLAIN"), FakeClock())
+    with pytest.raises(ConfigError, match=r"must be included in sasl\.enabled\.mechanisms"):
+        check_security(TLS, config(**settings, sasl_enabled_mechanisms="SCRAM-SHA-256"), FakeClock())
+
+
 def login(user: str, password: str, mechanism: str = "PLAIN") -> ClientSecurity:
     return ClientSecurity(
-        "OUTSIDE", "SASL_PLAINTEXT", login=ClientLogin(mechanism, lambda: PlainClient(user, password))
+        "OUTSIDE", "SASL_PLAINTEXT", login=ClientLogin(mechanism, lambda _host: PlainClient(user, password))
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.common.clock import Clock, FakeClock, SystemClock
+from barnabas.common.clock import Clock, FakeClock, MovedClock, SystemClock
 
 
 def test_the_system_clock_advances() -> None:
@@ -25,3 +25,14 @@ def test_a_fake_clock_advances_on_request() -> None:
     assert clock.monotonic_ms() == 100
     with pytest.raises(AssertionError):
         clock.advance_ms(-1)
+
+
+def test_a_moved_clock_is_ahead_of_another() -> None:
+    base = FakeClock(wall_ms=5_000, monotonic_ms=70)
+    moved = MovedClock(base, 10)
+    assert (moved.wall_ms(), moved.monotonic_ms(), moved.monotonic_ns(), moved.offset_ms) == (5_010, 80, 80_000_000, 10)
+    moved.move_to(1_000)
+    base.advance_ms(1)
+    assert (moved.wall_ms(), moved.monotonic_ms(), moved.offset_ms) == (6_001, 1_071, 1_000)
+    with pytest.raises(AssertionError):
+        moved.move_to(999)

@@ -39,6 +39,17 @@ def test_accepted_sockets_have_no_delay() -> None:
     net.close_quietly(accepted)
 
 
+def test_a_peer_that_left_is_noticed_before_what_it_sent_is_read() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"hello")
+        assert not net.is_hung_up(ours)
+        theirs.shutdown(socket.SHUT_WR)
+        assert net.is_hung_up(ours)
+        theirs.close()
+        assert net.is_hung_up(ours)
+
+
 def test_mapped_hosts() -> None:
     assert net.plain_host("::ffff:10.0.0.1") == "10.0.0.1"
     assert net.plain_host("::1") == "::1"

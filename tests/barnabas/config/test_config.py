@@ -5,6 +5,7 @@ Tests `config/config.py`, `config/checks.py` and `config/listeners.py`.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,23 @@ BROKER = {"node.id": "1", "controller.quorum.bootstrap.servers": "localhost:9093
 
 def broker(**more: str) -> Config:
     return Config.from_properties({**BROKER, **{k.replace("_", "."): v for k, v in more.items()}}, "broker")
+
+
+def test_a_controller_at_any_address_is_advertised_by_the_name_of_its_host(tmp_path) -> None:
+    file = tmp_path / "c.properties"
+    file.write_text("process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://0.0.0.0:9093\n")
+    config = Config.load(file, role="controller")
+    assert [str(listener) for listener in config.listeners_parsed] == ["CONTROLLER://0.0.0.0:9093"]
+    assert config.controller_endpoint() == ("CONTROLLER", "", 9093)
+    file.write_text(file.read_text() + "advertised.listeners=CONTROLLER://0.0.0.0:9093\n")
+    with pytest.raises(ConfigError, match="nonroutable meta-address"):
+        Config.load(file, role="controller")
+    for host in ("[::]", "[0:0::0]"):
+        config = Config.from_properties({"node.id": "1", "listeners": f"CONTROLLER://{host}:9093"}, "controller")
+        assert config.controller_endpoint() == ("CONTROLLER", "", 9093), host
+        assert config.listeners_parsed[0].host == host.strip("[]")
+    config = Config.from_properties({"node.id": "1", "listeners": "CONTROLLER://[::1]:9093"}, "controller")
+    assert config.controller_endpoint() == ("CONTROLLER", "::1", 9093)
 
 
 def test_a_small_broker_file_is_enough() -> None:
@@ -113,6 +131,11 @@ def test_keys_in_other_units() -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "cannot use the nonroutable meta-address 0.0.0.0"),
         ({"listeners": "CONTROLLER://:9092"}, "must not contain a value appearing in the 'listeners'"),
         ({"listener.security.protocol.map": "PLAINTEXT:NONE"}, "Invalid security protocol `NONE`"),
+        (
+            {"barnabas.compat.release": "0.10"},
+            "Invalid value 0.10 for configuration barnabas.compat.release: String must",
+        ),
+        ({"barnabas.compat.release": "2.8"}, "needs a listener for clients beside PLAINTEXT: brokers, which use that"),
         ({"inter.broker.listener.name": "INSIDE"}, "inter.broker.listener.name must be a listener name defined in"),
         (
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
@@ -122,12 +145,7 @@ def test_keys_in_other_units() -> None:
         ({"controller.quorum.bootstrap.servers": ""}, "must name the controller"),
         ({"controller.quorum.voters": "localhost:9093"}, "expected id@host:port"),
         ({"controller.quorum.voters": "1@localhost:9093"}, "must not be included in the set of voters"),
-        ({"controller.quorum.voters": "7@a:1,8@b:1,9@c:1"}, "controller.quorum.voters names 3 controllers (7@a:1, 8@b"),
-        ({"controller.quorum.bootstrap.servers": "a:1,b:1"}, "bootstrap.servers names 2 controllers (a:1, b:1), but"),
-        (
-            {"process.roles": "broker,controller"},
-            "process.roles=broker,controller: one process with several roles is not built yet. Run two: ",
-        ),
+        ({"process.roles": "controller"}, "process.roles=controller, but this process is started as a broker"),
         ({"broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),
         ({"authorizer.class.name": "X"}, "Class X could not be found: authorizer.class.name can be org.apache.kafka"),
         (
@@ -154,6 +172,129 @@ def test_errors(settings: dict[str, str], message: str) -> None:
         Config.from_properties({**BROKER, **settings}, "broker")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+COMBINED = {  # of config/server.properties in Apache Kafka 4.3
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+    "log.dirs": "/tmp/kraft-combined-logs",
+}
+
+
+def test_a_node_with_both_roles_has_a_config_for_each() -> None:
+    config = Config.from_properties(COMBINED, "broker")
+    of_controller = config.of_role("controller")
+    assert config.is_combined
+    assert of_controller.is_combined
+    assert [each.name for each in config.listeners_parsed] == ["PLAINTEXT"]
+    assert [str(each) for each in config.advertised_listeners_parsed] == ["PLAINTEXT://localhost:9092"]
+    assert [each.name for each in of_controller.listeners_parsed] == ["CONTROLLER"]
+    assert [str(each) for each in of_controller.advertised_listeners_parsed] == ["CONTROLLER://localhost:9093"]
+    assert [each.name for each in config.all_listeners] == ["PLAINTEXT", "CONTROLLER"]
+    assert config.controller_bootstrap() == [("localhost", 9093)]
+    assert of_controller.controller_endpoint() == ("CONTROLLER", "localhost", 9093)
+    assert [each.name for each in config.with_overrides({"num.io.threads": "3"}).listeners_parsed] == ["PLAINTEXT"]
+    with pytest.raises(ConfigError, match="names two roles: `barnabas server FILE`"):
+        config.require_one_role()
+
+
+def test_a_controllers_listener_need_not_be_advertised() -> None:
+    for advertised in ("PLAINTEXT://h:1", "PLAINTEXT://h:1,CONTROLLER://h:2"):
+        config = Config.from_properties({**COMBINED, "advertised.listeners": advertised}, "controller")
+        assert [each.name for each in config.advertised_listeners_parsed] == ["CONTROLLER"]
+        assert [str(each) for each in config.of_role("broker").advertised_listeners_parsed] == ["PLAINTEXT://h:1"]
+    assert config.controller_endpoint() == ("CONTROLLER", "h", 2)
+
+
+def test_the_roles_share_a_metadata_directory_among_the_log_directories() -> None:
+    assert Config.from_properties(COMBINED, "controller").shares_metadata_directory
+    own = {**COMBINED, "metadata.log.dir": "/tmp/metadata"}
+    assert not Config.from_properties(own, "controller").shares_metadata_directory
+    assert not broker().shares_metadata_directory
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"controller.quorum.bootstrap.servers": ""},
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap",
+        ),
+        (
+            {"controller.quorum.voters": "2@h:1"},
+            "If process.roles contains the 'controller' role, the node id 1 must be included in the set of voters",
+        ),
+        (
+            {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://h:1"},
+            "controller.listener.names must only contain values appearing in the 'listeners' configuration",
+        ),
+        ({"listeners": "PLAINTEXT://:9093,CONTROLLER://:9093"}, "Each listener must have a different port"),
+        ({"node.id": "-1"}, "node.id"),
+    ],
+)
+def test_errors_of_both_roles(role: str, settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Config.from_properties({**COMBINED, **settings}, role)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"listeners": "CONTROLLER://:9093", "advertised.listeners": "CONTROLLER://h:9093"},
+            "There must be at least one broker advertised listener. Perhaps all listeners appear in controller.",
+        ),
+        ({"inter.broker.listener.name": "CONTROLLER"}, "inter.broker.listener.name must be a listener name defined in"),
+    ],
+)
+def test_errors_of_the_broker_in_a_node_with_both_roles(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Config.from_properties({**COMBINED, **settings}, "broker")
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "share", "streams"])
+def test_the_settings_of_groups_are_within_their_bounds(protocol: str) -> None:
+    def refused(setting: str, value: int, message: str) -> None:
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            broker(**{f"group_{protocol}_{setting}": str(value)})
+
+    prefix = f"group.{protocol}"
+    for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        setting, low, high = name.replace(".", "_"), f"{prefix}.min.{name}", f"{prefix}.max.{name}"
+        refused(setting, 9_999_999, f"{prefix}.{name} must be less than or equal to {high}")
+        if name != "assignment.interval.ms":  # its minimum is 0
+            refused(f"max_{setting}", 1, f"{high} must be greater than or equal to {low}")
+            refused(setting, 1, f"{prefix}.{name} must be greater than or equal to {low}")
+    message = f"{prefix}.heartbeat.interval.ms must be less than {prefix}.session.timeout.ms"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        broker(**{
+            f"group_{protocol}_{setting}": "45000" for setting in ("heartbeat_interval_ms", "max_heartbeat_interval_ms")
+        })  # fmt: skip
+
+
+def test_standby_replicas_are_bounded() -> None:
+    assert broker(group_streams_num_standby_replicas="2").group_streams_num_standby_replicas == 2
+    message = "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        broker(group_streams_num_standby_replicas="3")
+
+
+def test_the_roles_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("process.roles=controller,broker\nnode.id=${env:NONE}\n")
+    assert Config.roles_of(file, overrides={}, environment={}) == {"broker", "controller"}
+    assert Config.roles_of(file, overrides={"process.roles": "broker"}, environment={}) == {"broker"}
+    assert Config.roles_of(file, overrides={}, environment={"KAFKA_PROCESS_ROLES": "controller"}) == {"controller"}
+    file.write_text("node.id=1\n")
+    with pytest.raises(ConfigError, match=r'Missing required configuration "process\.roles" which'):
+        Config.roles_of(file, overrides={}, environment={})
 
 
 def test_a_node_needs_an_id() -> None:

@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from barnabas.config import Config, ConfigError
-from barnabas.config.effect import HARMLESS, NAMES_MAX, PROTECTIVE, protects, warnings
+from barnabas.config.effect import HARMLESS, NAMES_MAX, PROTECTIVE, protects, reason_without_effect, warnings
+from barnabas.config.listeners import is_for_logins
 from barnabas.config.properties import from_environment
 from barnabas.config.table.keys import BROKER_KEYS, TABLE, Scope
 
@@ -33,9 +34,13 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
         ({"connections.max.reauth.ms": "1000"}, "connections.max.reauth.ms"),
         ({"create.topic.policy.class.name": "org.example.P"}, "nothing would be refused"),
         ({"alter.config.policy.class.name": "org.example.P"}, "nothing would be refused"),
-        ({"client.quota.callback.class": "org.example.Q"}, "or throttled"),
+        (
+            {**SASL, "listener.name.a.plian.sasl.jaas.config": "j"},
+            "plian is no mechanism; those are gssapi, oauthbearer",
+        ),
+        ({**SASL, "listener.name.a.PLAIN.connections.max.reauth.ms": "9"}, "PLAIN is no mechanism; those are gssapi"),
         ({**SASL, "sasl.jaas.config": "j"}, "sasl.jaas.config has no effect: it must be set for a mechanism of a"),
-        ({**SASL, "sasl.kerberos.service.name": "k"}, "sasl.kerberos.service.name is not supported: there is no GSS"),
+        ({"sasl.kerberos.service.name": "k"}, "sasl.kerberos.service.name is not supported: no listener uses SASL"),
         ({**SASL, "sasl.login.class": "org.example.L"}, "sasl.login.class is not supported: no such classes can"),
     ],
 )
@@ -83,13 +88,20 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
         ({"num.io.thread": "4"}, ["unknown config key is ignored: num.io.thread (did you mean num.io.threads?)"]),
         ({"zz": "1", "my.key": "2"}, ["unknown config keys are ignored: my.key, zz"]),
         (
-            {"group.share.max.size": "9", "group.share.heartbeat.interval.ms": "9", "metric.reporters": "M"},
+            {"share.coordinator.threads": "2", "share.coordinator.append.linger.ms": "6", "metric.reporters": "M"},
             [
+                "share.coordinator.append.linger.ms, share.coordinator.threads have no effect: coordinators "
+                "append at once, on the thread of the request, and keep no buffers",
                 "metric.reporters has no effect: metrics are read from the /metrics page",
-                "group.share.heartbeat.interval.ms, group.share.max.size have no effect: there are no share groups",
             ],
         ),
-        ({"controlled.shutdown.enable": "false"}, ["controlled.shutdown.enable has no effect"]),
+        (
+            {"group.coordinator.threads": "1", "share.coordinator.threads": "2"},
+            [
+                "group.coordinator.threads, share.coordinator.threads have no effect: coordinators append at once, on "
+                "the thread of the request, and keep no buffers"
+            ],
+        ),
         ({"ssl.client.auth": "required"}, ["ssl.client.auth has no effect: no listener uses TLS"]),
         (
             {"ssl.client.auth": "required", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"},
@@ -98,6 +110,10 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
         (
             {"ssl.secure.random.implementation": "SHA1PRNG"},
             ["ssl.secure.random.implementation has no effect: OpenSSL makes this choice"],
+        ),
+        (
+            {"sasl.kerberos.kinit.cmd": "/usr/local/bin/kinit"},
+            ["sasl.kerberos.kinit.cmd has no effect: no program renews tickets: libkrb5 gets new ones with a keytab"],
         ),
         (
             {"listener.name.plaintxt.max.connections": "9"},
@@ -125,6 +141,28 @@ def test_other_settings_without_effect_are_reported_by_reason(
     assert [record.getMessage() for record in caplog.records] == expected
 
 
+def test_a_controller_connects_to_listeners_of_brokers(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.config.config._warned", set())
+    settings = {
+        "process.roles": "controller",
+        "listeners": "CONTROLLER://h:1",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:SSL",
+        "listener.name.internal.ssl.keystore.type": "PEM",
+        "listener.name.internal.ssl.client.auth": "required",
+        "listener.name.internal.num.network.threads": "1",
+        "listener.name.other.ssl.keystore.type": "PEM",
+    }
+    with caplog.at_level(logging.WARNING, "barnabas.config"):
+        start(settings, "controller")
+    assert [record.getMessage() for record in caplog.records] == [
+        "listener.name.internal.num.network.threads, listener.name.internal.ssl.client.auth, "
+        "listener.name.other.ssl.keystore.type have no effect: there is no such listener"
+    ]
+
+
 def test_a_value_for_one_listener_is_checked() -> None:
     with pytest.raises(ConfigError, match=r"listener\.name\.plaintext\.max\.connections"):
         start({"listener.name.plaintext.max.connections": "many"})
@@ -134,10 +172,7 @@ def test_topics_and_groups() -> None:
     assert list(warnings(Scope.TOPIC, ["retention.ms", "local.retention.ms"])) == [
         "local.retention.ms has no effect: there is no tiered storage"
     ]
-    assert list(warnings(Scope.GROUP, ["share.isolation.level", "streams.session.timeout.ms"])) == [
-        "share.isolation.level has no effect: there are no share groups",
-        "streams.session.timeout.ms has no effect: there are no streams groups",
-    ]
+    assert list(warnings(Scope.GROUP, ["share.isolation.level", "streams.session.timeout.ms"])) == []
 
 
 def test_names_from_clients_do_not_fill_the_log() -> None:
@@ -152,6 +187,15 @@ def test_only_keys_without_effect_are_warned_of(key) -> None:  # type: ignore[no
     assert bool(list(warnings(key.scope, [key.name]))) != key.honoured
 
 
+@pytest.mark.parametrize("key", TABLE, ids=lambda key: f"{key.scope.value}:{key.name}")
+def test_a_key_without_effect_has_a_reason(key) -> None:  # type: ignore[no-untyped-def]
+    reason = reason_without_effect(key)
+    assert bool(reason) != key.honoured
+    if not key.honoured:
+        (line,) = warnings(key.scope, [key.name])
+        assert line == f"{key.name} has no effect: {reason}"
+
+
 def test_each_row_names_a_key() -> None:
     """A row without a key would be a typo."""
     for missing in (*PROTECTIVE, *HARMLESS):
@@ -161,7 +205,9 @@ def test_each_row_names_a_key() -> None:
 
 
 def test_no_protective_key_can_be_set_at_run_time() -> None:
-    assert [key.name for key in BROKER_KEYS.values() if key.live and protects(key.name)] == []
+    """Those of logins have an effect where a listener has logins, and are refused elsewhere (DynamicConfig)."""
+    live = [key.name for key in BROKER_KEYS.values() if key.live and not is_for_logins(key.name)]
+    assert [name for name in live if protects(name)] == []
 
 
 def test_config_providers_cannot_be_set_at_run_time() -> None:

@@ -27,7 +27,7 @@ ELSEWHERE = {
     "log.dir": "log_dirs",
 }
 #: Keys that only decide whether a process may start, or what is read then.
-CHECKED_AT_START = {"config.providers", "process.roles"}
+CHECKED_AT_START = {"config.providers", "group.share.assignors", "process.roles"}
 
 
 def is_read(key: Key) -> bool:

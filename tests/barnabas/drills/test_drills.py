@@ -1,7 +1,7 @@
 """Every drill is staged, explained, and repaired as its page says.
 
-Tests cli/breaking/drill.py and barnabas/drills: applications.py, catalogue.py, drill.py, groups.py, load.py, scene.py
-and servers.py.
+Tests cli/breaking/drill.py and barnabas/drills: applications.py, catalogue.py, drill.py, groups.py, load.py,
+quorum.py, scene.py and servers.py.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ WORDS = {
     "slow-follower": ("is not in sync", "records behind"),
     "full-disk": ("orders-0",),
     "controller-gone": ("waits for the controller's answer",),
+    "quorum-lost": ("waits for the controller's answer",),
     "full-request-queue": ("in the request queue for a handler",),
     "saturated-handlers": ("waited in the request queue for a handler",),
     "rebalance-storm": ("billing is a classic group",),

@@ -90,7 +90,7 @@ def test_functions_with_apache_kafkas_names() -> None:
         ({"probability": 2, "blackhole": True}, "probability must be a number between 0 and 1"),
         ({"seed": 2, "blackhole": True}, "seed has no meaning without probability"),
         ({"times": 0, "blackhole": True}, "times must be between 1"),
-        ({"api_versions": "1.9"}, "must be a release of Kafka from 2.0 to"),
+        ({"api_versions": "1.9"}, "must be a release of Kafka from 0.11 to"),
         ({"disk_error": "EVERYTHING"}, "must be the name of an error of the operating system"),
         ({"disk_delay_ms": 5, "operations": ["seek"]}, "operations must be one of read, write"),
         ({"topic": "", "blackhole": True}, "topic must be a text"),

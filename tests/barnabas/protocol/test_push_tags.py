@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.messages.k05_stop_replica import StopReplicaRequest
+from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.metadata_records import ConfigRecord, RemoveTopicRecord
@@ -19,16 +20,20 @@ from barnabas.protocol.push_tags import (
     Applied,
     Receiver,
     applied_of,
+    controller_epoch_of,
     offset_of,
     reason_of,
     receiver_of,
     records_of,
     set_applied,
+    set_controller_epoch,
     set_offset,
     set_reason,
     set_receiver,
     set_records,
     set_tag,
+    set_token_id,
+    token_id_of,
 )
 
 RECEIVER = Receiver("h3zYrOmsQJqmHD2y0yjFEg", 3, b"0123456789abcdef")
@@ -114,3 +119,22 @@ def test_the_reason_for_a_refusal_is_read_as_one_line() -> None:
     assert reason_of(response) is None
     set_reason(response, "another broker\n  has this address")
     assert reason_of(response) == "another broker has this address"
+
+
+def test_a_registration_names_the_controllers_epoch() -> None:
+    response = BrokerRegistrationResponse()
+    assert controller_epoch_of(response) == UNKNOWN_EPOCH
+    set_controller_epoch(response, 7)
+    assert controller_epoch_of(response) == 7
+    set_tag(response, TAG_OBEYED_EPOCH, b"7")
+    with pytest.raises(MalformedMessageError):
+        controller_epoch_of(response)
+
+
+def test_an_envelope_names_the_token_to_create() -> None:
+    envelope = EnvelopeRequest()
+    assert token_id_of(envelope) is None
+    set_token_id(envelope, b"i" * 16)
+    assert token_id_of(envelope) == b"i" * 16
+    set_token_id(envelope, b"i" * 17)
+    assert token_id_of(envelope) is None

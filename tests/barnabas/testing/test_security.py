@@ -10,6 +10,7 @@ from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError
 
 from barnabas.cli.errors import UserError
+from barnabas.faults import Fault
 from barnabas.testing.running import Cluster, Settings
 
 USERS = {"alice": "secret", "bob": "word"}
@@ -43,6 +44,23 @@ def test_who_has_no_right_is_refused_until_it_is_given(secured: Cluster) -> None
     finally:
         producer.close(5)
     secured.assert_produced(topic, b"value")
+
+
+def test_pages_are_read_with_the_credentials_of_the_cluster(secured: Cluster) -> None:
+    for url in secured.metrics_urls:
+        assert url.startswith("https://")
+        assert "process_resident_memory_bytes " in secured.read_page(url)
+    with pytest.raises(ValueError, match="/nosuch answers 404 Not Found"):
+        secured.read_page(secured.metrics_urls[0].replace("/metrics", "/nosuch"))
+
+
+def test_faults_are_added_with_the_credentials_of_the_cluster(secured: Cluster) -> None:
+    topic = secured.create_topic("orders")
+    producer = Producer(secured.client_settings("alice"))
+    with secured.faults.add(Fault(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=1)) as fault:
+        producer.produce(topic, b"value")
+        assert producer.flush(20) == 0
+        assert fault.fired == 1
 
 
 def test_a_line_that_is_no_acl_is_refused(secured: Cluster) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from barnabas.broker.coordinators.share_groups.latest_offsets import EndOffset
+from barnabas.broker.coordinators.share_groups.requests import ShareGroupRequests
+from barnabas.broker.coordinators.streams_groups.requests import StreamsGroupRequests
 from barnabas.broker.metadata.metadata_cache import BrokerInfo, Endpoint
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import response_class
+from barnabas.protocol.messages.k19_create_topics import CreatableTopic
 from barnabas.protocol.schema import Message
 from tests.broker.coordinators.fake_log import World, snapshot
 
@@ -36,6 +42,38 @@ class Pending:
         return through_wire(outcome.message if isinstance(outcome, Reply) else outcome, self._key, self._version)
 
 
+class FakeEnds:
+    """Partitions that end at offset 100, except those of `errors`."""
+
+    def __init__(self) -> None:
+        self.errors: dict[int, ErrorCode] = {}  # by partition
+
+    def ask(self, partitions: Any, reply: Any) -> None:
+        reply({tp: EndOffset(self.errors.get(tp.partition, ErrorCode.NONE), 100) for tp in partitions})
+
+
+class FakeCreation:
+    """Keeps the topics that are to be created; `failed` says why some cannot be."""
+
+    def __init__(self) -> None:
+        self.internal: list[str] = []
+        self.of_streams: list[CreatableTopic] = []
+        self.failed: dict[str, str] = {}
+        self.keep_errors_ms = 0
+
+    def create_internal(self, name: str) -> None:
+        self.internal.append(name)
+
+    def create_for_streams(
+        self, names: list[str], describe: Callable[[str], CreatableTopic], request: Request, keep_errors_ms: int
+    ) -> None:
+        self.of_streams += [describe(name) for name in names]
+        self.keep_errors_ms = keep_errors_ms
+
+    def streams_errors(self, names: list[str]) -> dict[str, str]:
+        return {name: self.failed[name] for name in names if name in self.failed}
+
+
 class Rig:
     """A broker's services as far as groups need them."""
 
@@ -43,11 +81,20 @@ class Rig:
         self.world = World(**config)
         endpoints = {"CLIENT": Endpoint("broker0", 9092, 0), "OTHER": Endpoint("other0", 9093, 0)}
         self.world.cache.snapshot = SimpleSnapshot.with_broker(endpoints)
-        self.created: list[str] = []
+        self.creation = FakeCreation()
+        self.ends = FakeEnds()
+        share_groups = ShareGroupRequests(
+            self.world.coordinator,
+            self.world.persister,
+            self.ends,
+            self.world.cache,  # type: ignore[arg-type]
+        )
         self.services: Any = SimpleNamespace(
             group_coordinator=self.world.coordinator,
+            share_groups=share_groups,
+            streams_groups=StreamsGroupRequests(self.world.config, self.world.coordinator, self.world.cache),  # type: ignore[arg-type]
             metadata_cache=self.world.cache,
-            auto_topic_creation=SimpleNamespace(create_internal=self.created.append),
+            auto_topic_creation=self.creation,
         )
 
     def send(self, api: ModuleType, message: Message, version: int, listener: str = "CLIENT") -> Pending:

@@ -5,7 +5,6 @@ Tests `apis/k68_consumer_group_heartbeat.py` and `apis/k69_consumer_group_descri
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +16,10 @@ from barnabas.broker.apis import (
     k42_delete_groups,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
-    not_built,
 )
 from barnabas.broker.apis.authorized import GROUP_OPERATIONS, NOT_REQUESTED
-from barnabas.broker.apis.k18_api_versions import api_keys
-from barnabas.broker.apis.table import TABLE
 from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -186,18 +181,3 @@ def test_offsets_expire_by_the_time_of_their_commit_unless_somebody_reads_the_to
     rig.world.clock.advance_ms(60 * 60_000)
     shard.expire()
     assert (shard.offsets.count, shard.consumer_groups) == (0, {})
-
-
-NAMES_GROUPS: dict[int, dict[str, Any]] = {77: {"group_ids": ["g"]}, 89: {"group_ids": ["g"]}}
-REPORTS_PARTS = {83, 84, 85, 86, 87, 90}  # an answer to a request that names no partition has no place for an error
-
-
-@pytest.mark.parametrize("key", [api.key for api in not_built.APIS])
-def test_share_and_streams_groups_are_not_listed_and_refused_cleanly(key: int) -> None:
-    assert key not in {row.api_key for row in api_keys(TABLE)}
-    low, high = TABLE[key].versions
-    for version in range(low, high + 1):
-        request = request_class(key)(**NAMES_GROUPS.get(key, {}))
-        answer = Rig().send(SimpleNamespace(API=TABLE[key]), request, version).get()  # type: ignore[arg-type]
-        described = answer.groups[0] if key in NAMES_GROUPS else answer
-        assert key in REPORTS_PARTS or described.error_code == ErrorCode.UNSUPPORTED_VERSION

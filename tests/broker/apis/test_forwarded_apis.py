@@ -1,7 +1,8 @@
 """APIs that are only forwarded: the frame goes to the controller unchanged, and its response to the client.
 
 Covers `apis/k43_elect_leaders.py`, `apis/k45_alter_partition_reassignments.py`,
-`apis/k46_list_partition_reassignments.py`, `apis/k57_update_features.py` and `apis/k64_unregister_broker.py`.
+`apis/k46_list_partition_reassignments.py`, `apis/k55_describe_quorum.py`, `apis/k57_update_features.py`,
+`apis/k64_unregister_broker.py`, `apis/k80_add_raft_voter.py` and `apis/k81_remove_raft_voter.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ FORWARDED = (
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
 )
 
 

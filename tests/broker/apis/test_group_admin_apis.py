@@ -48,7 +48,7 @@ class TestFindCoordinator:
         answer = rig.ask(k10_find_coordinator, message, version)
         row = answer.coordinators[0] if version >= 4 else answer
         assert (row.error_code, row.node_id, row.host, row.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
-        assert rig.created == ["__consumer_offsets"]
+        assert rig.creation.internal == ["__consumer_offsets"]
 
     @pytest.mark.parametrize("key_type", [2, 9])
     def test_other_coordinators_are_not_pretended(self, key_type: int) -> None:

@@ -93,6 +93,16 @@ def test_an_expired_fetch_returns_no_records(rig):
     assert (data.error_code, data.records) == (0, b"")
 
 
+def test_a_topic_that_is_unknown_does_not_end_the_wait_for_others(rig):
+    request = fetch(0, max_wait_ms=500)
+    request.topics += fetch(0, topic="nowhere").topics
+    waiting = rig.answer(request, 12)
+    assert waiting.response is None
+    rig.advance_ms(510)
+    codes = [topic.partitions[0].error_code for topic in waiting.response.responses]
+    assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 def test_a_waiting_fetch_completes_when_leadership_is_lost(rig):
     waiting = rig.answer(fetch(0, max_wait_ms=500, item={"current_leader_epoch": 0}), 16)
     rig.push({"t": [state(2, (1, 2), leader_epoch=1, partition_epoch=1)]})

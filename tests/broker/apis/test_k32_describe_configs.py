@@ -180,8 +180,14 @@ def test_groups_and_client_metrics() -> None:
         ("share.auto.offset.reset", "latest", 5)
     ]
     set_configs(services, ResourceType.CLIENT_METRICS, "m", interval_ms="1000")
-    assert one(services, ResourceType.CLIENT_METRICS, "m", "interval.ms").config_source == 7
-    assert describe(services, ResourceType.CLIENT_METRICS, "none").configs == []
+    config = one(services, ResourceType.CLIENT_METRICS, "m", "interval.ms")
+    assert (config.value, config.config_source, places(config)) == ("1000", 7, [("interval.ms", "1000", 7)])
+    described = describe(services, ResourceType.CLIENT_METRICS, "none").configs
+    assert {(c.name, c.value, c.config_source, c.read_only) for c in described} == {
+        ("metrics", "", 5, False),
+        ("interval.ms", "300000", 5, False),
+        ("match", "", 5, False),
+    }
 
 
 def test_loggers() -> None:

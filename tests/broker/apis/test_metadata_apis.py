@@ -52,6 +52,20 @@ def test_brokers_and_topics(rig):
     assert (leaderless.replica_nodes, leaderless.offline_replicas) == ([9, 2], [9])
 
 
+def test_while_no_broker_is_live_those_that_were_last_are_listed(rig):
+    for _ in range(2):
+        push = rig.update_metadata({"t": [state(-1, (1, 2), leader_epoch=1, partition_epoch=1)]})
+        push.live_brokers = []
+        rig.answer(push, 8)
+        response = ask(rig, 12, ["t"])
+        assert [broker.node_id for broker in response.brokers] == [1, 2, 3]
+        assert (response.controller_id, response.topics[0].partitions[0].leader_id) == (-1, -1)
+        assert rig.cache.snapshot.nodes("PLAINTEXT") == []
+    rig.push({})
+    assert rig.cache.snapshot.last_live == {}
+    assert len(ask(rig, 12).brokers) == 3
+
+
 def test_a_broker_names_itself_as_controller_since_it_is_alive(rig):
     for _ in range(8):
         assert ask(rig, 12).controller_id == rig.answer(DescribeClusterRequest(endpoint_type=1), 1).controller_id == 1

@@ -21,13 +21,15 @@ from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.authorization.authorizer import Authorizer
 from barnabas.broker.authorization.row import Row
 from barnabas.broker.metadata.security_cache import SecurityCache
-from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.answers import Close, Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.config.checks import STANDARD_AUTHORIZER
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import k29_describe_acls as acl_wire
+from barnabas.protocol.messages import k30_create_acls as create_acls
+from barnabas.protocol.messages import k31_delete_acls as delete_acls
 from barnabas.protocol.messages import k38_create_delegation_token as create_wire
 from barnabas.protocol.messages import k41_describe_delegation_token as token_wire
 from barnabas.protocol.messages import k48_describe_client_quotas as quota_wire
@@ -260,11 +262,33 @@ def test_acls_are_described_by_pattern() -> None:
     assert ask(services, acl_filter(principal_filter="User:bob")).resources == []
 
 
-def test_a_filter_with_unknown_elements_is_refused() -> None:
-    with pytest.raises(ApiError) as caught:
-        ask(services_with(**AUTHORIZER), acl_filter(operation=0))
-    assert caught.value.code == ErrorCode.INVALID_REQUEST
+def test_a_filter_with_an_unknown_code_selects_nothing() -> None:
     assert ask(services_with(acl(1), **AUTHORIZER), acl_filter(operation=99)).resources == []
+
+
+ZERO = {"operation": 0, "permission_type": 3}
+KNOWN = {"operation": 99, "permission_type": 3}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        acl_filter(operation=0),
+        create_acls.CreateAclsRequest(
+            creations=[
+                create_acls.AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", **KNOWN),
+                create_acls.AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", **ZERO),
+            ]
+        ),
+        delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(resource_type_filter=1, **ZERO)]),
+    ],
+    ids=["describe", "create", "delete"],
+)
+@pytest.mark.parametrize("settings", [{}, AUTHORIZER], ids=["without", "with an authorizer"])
+def test_a_code_0_closes_the_connection(message: Any, settings: dict[str, str]) -> None:
+    services = services_with(**settings)
+    assert isinstance(ask(services, message), Close)
+    assert services.channel.sent == []
 
 
 def test_without_an_authorizer_no_acl_is_described() -> None:

@@ -1,4 +1,4 @@
-"""The broker's API table and its rows (`requests/api.py`, `apis/services.py`, `apis/not_built.py`)."""
+"""The broker's API table and its rows (`requests/api.py`, `apis/services.py`)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import dataclasses
 
 import pytest
 
-from barnabas.broker.apis import not_built
 from barnabas.broker.apis.services import Services
 from barnabas.broker.apis.table import TABLE
-from barnabas.broker.requests.answers import Reply
-from barnabas.broker.requests.api import Api, make_table, nodes_only
+from barnabas.broker.requests.api import make_table, nodes_only
 from barnabas.protocol.api_keys import ROWS
-from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import request_class
 from tests.broker.apis.config_rig import make_request
 
@@ -42,15 +39,6 @@ def test_a_key_has_one_row() -> None:
 def test_every_request_of_a_node_only_api_is() -> None:
     request = make_request(TABLE[12], request_class(12)())
     assert nodes_only(request)
-
-
-@pytest.mark.parametrize("row", not_built.APIS, ids=lambda row: row.name)
-def test_apis_that_are_not_built_are_refused_and_not_advertised(row: Api) -> None:
-    assert not row.advertised
-    answer = row.handle(None, make_request(row, request_class(row.key)()))
-    assert isinstance(answer, Reply)
-    codes = [code for code in (getattr(answer.message, "error_code", None),) if code is not None]
-    assert set(codes) <= {ErrorCode.UNSUPPORTED_VERSION}
 
 
 def test_a_moved_key_is_checked_in_every_purgatory() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.authorization.row import Row
+from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.settings.dynamic_config import ResourceType as ConfigType
 from barnabas.protocol.messages import (
     k00_produce,
@@ -45,6 +46,8 @@ from tests.broker.apis.config_rig import make_services
 from tests.broker.apis.group_rig import Rig as GroupRig
 from tests.broker.apis.test_transaction_apis import PRODUCER_ID, TransactionApiRig
 from tests.broker.authorization.kit import ask
+from tests.broker.authorization.share_scenarios import SHARE_SCENARIOS
+from tests.broker.authorization.streams_scenarios import STREAMS_SCENARIOS
 from tests.support.broker.broker_rig import batch, state, topic_id
 
 #: The error of an item by its name; an item that is left out has none.
@@ -73,6 +76,9 @@ class Kit(Protocol):
     def unchecked(self) -> AbstractContextManager[None]:
         """Have every right meanwhile."""
 
+    def before(self, preparation: Callable[[], object]) -> None:
+        """Prepare something with every right, if it is not prepared already."""
+
     def settle(self) -> None:
         """Wait for what groups do in the background."""
 
@@ -84,6 +90,9 @@ class MemoryKit:
         self.broker = TransactionApiRig()
         self.broker.push({"t": [state(1)], "u": [state(1)]})
         self.groups = GroupRig()
+        self.groups.world.cache.finalized_features = FinalizedFeatures(
+            {"group.version": 1, "share.version": 1, "streams.version": 1}, 3
+        )
         self.configs = make_services()
         self.by: Any = None
         self.producers = {"x": (PRODUCER_ID, 0)}
@@ -113,6 +122,10 @@ class MemoryKit:
         by, self.by = self.by, None
         yield
         self.by = by
+
+    def before(self, preparation: Callable[[], object]) -> None:
+        with self.unchecked():
+            preparation()
 
     def settle(self) -> None:
         self.groups.world.coordinator.run_pending_jobs()
@@ -430,14 +443,24 @@ SCENARIOS: dict[Row, Callable[[Kit], Found]] = {
     rights.CONSUMER_GROUP_DESCRIBE_TOPIC: topics_of_consumer_groups,
     rights.DESCRIBE_TOPIC: lambda kit: describe_topics(kit, "t", "u"),
     rights.DESCRIBE_ALL_TOPICS: describe_topics,
+    **SHARE_SCENARIOS,
+    **STREAMS_SCENARIOS,
 }
 #: Rights that another one stands for: (what stands for it, the scenario).
 ALTERNATIVES: dict[Row, tuple[Row, Callable[[Kit], Found]]] = {
     rights.LIST_GROUP: (rights.LIST_ANY_GROUP, list_groups),
     rights.EPOCHS_OF_TOPIC: (rights.EPOCHS_OF_ANY_TOPIC, epochs),
 }
-#: Rows of APIs whose tests are with the API: delegation tokens.
-ELSEWHERE = {rights.CREATE_TOKEN, rights.DESCRIBE_TOKEN, rights.DESCRIBE_TOKENS_OF}
+#: Rows of APIs whose tests are with the API: delegation tokens, share fetches, internal topics of streams groups.
+ELSEWHERE = {
+    rights.CREATE_TOKEN,
+    rights.DESCRIBE_TOKEN,
+    rights.DESCRIBE_TOKENS_OF,
+    rights.SHARE_FETCH_TOPIC,
+    rights.SHARE_ACKNOWLEDGE_TOPIC,
+    rights.STREAMS_CREATE_ANY,
+    rights.STREAMS_CREATE_TOPIC,
+}
 FIRST = {ResourceType.TOPIC: "t", ResourceType.GROUP: "g", ResourceType.TRANSACTIONAL_ID: "x"}
 SECOND = {
     ResourceType.TOPIC: "u",

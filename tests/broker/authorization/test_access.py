@@ -44,6 +44,16 @@ def test_the_names_on_which_a_client_has_a_right() -> None:
     assert not access.has(rights.PRODUCE_TOPIC, "u")
 
 
+def test_a_decision_that_is_kept_is_one_of_its_right_and_name() -> None:
+    access = request_by(lacking(rights.PRODUCE_TOPIC, name="u")).access
+    for name, is_allowed in (("t", True), ("t", True), ("u", False), ("u", False), ("t", True)):
+        assert access.allows(rights.PRODUCE_TOPIC, name) is is_allowed
+        assert access.allows(rights.FETCH_TOPIC, name)
+    access.allows(rights.PRODUCE_TOPIC, "v")
+    access.allows(rights.PRODUCE_TOPIC, "x" * 300)
+    assert access._name == "v"  # a name that no topic has is not kept
+
+
 def test_a_required_right_that_is_missing_is_an_error() -> None:
     access = request_by(lacking(rights.DESCRIBE_GROUP)).access
     access.require(rights.PRODUCE_TOPIC, "t")

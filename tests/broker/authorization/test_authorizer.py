@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,8 +26,7 @@ from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k19_create_topics import CreateTopicsRequest
-from barnabas.security.acls.index import AclIndex
-from barnabas.security.acls.rules import AclRules
+from barnabas.security.values import AclBinding
 from tests.broker.authorization.kit import ALICE, ROOT, acl, allowed, authorizer, denied, lacking, make_request
 
 SMALL = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1"}
@@ -64,14 +64,24 @@ def test_acls_take_effect_when_they_are_taken() -> None:
     assert by.generation == 2
 
 
-def test_acls_that_could_not_be_taken_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+class Acls(dict[bytes, AclBinding]):
+    """ACLs by id that call a function when they are read."""
+
+    def __init__(self, acls: Iterable[AclBinding], when_read: Callable[[], object]) -> None:
+        super().__init__({acl.id: acl for acl in acls})
+        self.when_read = when_read
+
+    def values(self) -> Any:
+        self.when_read()
+        return super().values()
+
+
+def test_acls_that_could_not_be_taken_are_taken_again() -> None:
     by = authorizer([], default=False)
-    given = allowed(rights.HEARTBEAT)
-    acls = {given.id: given}
-    with monkeypatch.context() as patch:
-        patch.setattr(AclIndex, "updated", lambda *_: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
-            by.take(acls)
+    acls = Acls([allowed(rights.HEARTBEAT)], lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        by.take(acls)
+    acls.when_read = lambda: None
     by.take(acls)
     assert is_admitted(by)
 
@@ -103,6 +113,29 @@ def test_a_request_keeps_the_rules_of_its_beginning() -> None:
     assert not admit(by, message, 12).access.allows(rights.DELETE_GROUP, "g")
 
 
+def test_a_connection_keeps_its_access_until_the_rules_or_its_principal_change() -> None:
+    by, connection = authorizer(), SimpleNamespace(access=None)
+
+    def access_of(principal: str = ALICE) -> Any:
+        request: Any = make_request(HEARTBEAT, 4, principal=principal)
+        request.connection = connection
+        by.admit(TABLE[12], request)
+        return request.access
+
+    first = access_of()
+    first.lines = 5
+    assert access_of() is first
+    assert first.lines == 0  # the log's limit is a request's
+    assert access_of(ROOT).principal == ROOT
+    second = access_of()
+    taken = denied(rights.HEARTBEAT)
+    by.take({taken.id: taken})
+    with pytest.raises(ApiError):
+        access_of()
+    assert connection.access.rules is by.rules
+    assert second.allows(rights.HEARTBEAT, "g")  # of a request that is still carried out
+
+
 def test_before_the_acls_only_super_users_and_the_pushes_are_admitted() -> None:
     by = authorizer(None)
     refusal = by.admit(TABLE[12], make_request(HEARTBEAT, 4))
@@ -111,8 +144,7 @@ def test_before_the_acls_only_super_users_and_the_pushes_are_admitted() -> None:
     api_versions = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     assert by.admit(TABLE[18], make_request(api_versions, 4)) is None
     for key in (4, 5, 6):
-        request: Any = SimpleNamespace(context=make_request(HEARTBEAT, 4).context)
-        assert by.admit(TABLE[key], request) is None
+        assert by.admit(TABLE[key], make_request(HEARTBEAT, 4)) is None
 
 
 def test_an_api_without_rights_is_refused_to_all_but_super_users() -> None:
@@ -128,17 +160,11 @@ def test_what_is_forwarded_is_left_to_the_controller() -> None:
     admit(authorizer([], default=False), CreateTopicsRequest(), 7)
 
 
-def test_no_answer_of_older_rules_is_kept_for_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_of_older_rules_is_kept_for_newer_ones() -> None:
     """Metadata keeps answers by generation: one that tells of a hidden topic would be kept for long."""
     by = authorizer([allowed(rights.HEARTBEAT, "g")], default=False)
-    asked = []
-
-    def ask_meanwhile(_rules: AclRules, acls: AclIndex) -> AclRules:
-        asked.append(admit(by, HEARTBEAT, 4).access)
-        return AclRules(acls)
-
-    monkeypatch.setattr(AclRules, "with_acls", ask_meanwhile)
-    by.take({})
+    asked: list[Any] = []
+    by.take(Acls([], lambda: asked.append(admit(by, HEARTBEAT, 4).access)))
     assert asked[0].generation < by.generation
     renewed = asked[0].renewed()
     assert (renewed.generation, renewed.rules, renewed.principal) == (by.generation, by.rules, ALICE)

@@ -105,6 +105,7 @@ APPLIES: dict[Row, tuple[int, dict[str, Any]]] = {
     rights.INIT_TWO_PHASE: (6, {"enable2_pc": True}),
     rights.INIT_ANY_TOPIC: (4, {"transactional_id": None}),
     rights.ADD_PARTITIONS_OF_CLIENTS: (4, {}),
+    rights.FIND_SHARE: (6, {"key_type": 2}),
     rights.SYNC_GROUP: (5, {"protocol_type": "p", "protocol_name": "n"}),
 }
 #: The rights that stand for a row.

@@ -7,12 +7,12 @@ import pytest
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.authorization.row import ERRORS, Answer, Row, the_cluster
 from barnabas.broker.authorization.table import BROKER_RIGHTS, CONTROLLER_RIGHTS, FORWARDED, NO_RIGHTS, by_key
-from barnabas.controller.apis.k58_envelope import FORWARDABLE
 from barnabas.controller.apis.table import TABLE as CONTROLLER_TABLE
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.security.values import CLUSTER_NAME, AclOperation, ResourceType
 
+FORWARDABLE = {key for key, api in CONTROLLER_TABLE.items() if api.is_forwarded}
 ROWS = [row for rights in (BROKER_RIGHTS, CONTROLLER_RIGHTS) for rows in rights.values() for row in rows]
 
 

@@ -13,7 +13,7 @@ from barnabas.broker.metadata.metadata_cache import Node
 from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import FakeClock
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 class SendersRig:

@@ -11,9 +11,10 @@ import pytest
 
 from barnabas.broker.channels.controller_channel import ControllerChannel
 from barnabas.client.connection import NodeConnectionError
-from barnabas.common.clock import SystemClock
+from barnabas.common.clock import FakeClock, SystemClock
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from tests.support.waiting import eventually
 
 WAIT_S = 20
 ADDRESSES = [("a", 1), ("b", 2)]
@@ -73,7 +74,13 @@ def controllers() -> Controllers:
 @pytest.fixture
 def channel(controllers: Controllers) -> Iterator[ControllerChannel]:
     made = ControllerChannel(
-        "test", 0, ADDRESSES, SystemClock(), request_timeout_ms=WAIT_S * 1000, connect=controllers.connect
+        "test",
+        0,
+        ADDRESSES,
+        SystemClock(),
+        request_timeout_ms=WAIT_S * 1000,
+        cluster_id="c",
+        connect=controllers.connect,
     )
     made.start()
     yield made
@@ -98,10 +105,19 @@ def test_another_address_is_tried(channel: ControllerChannel, controllers: Contr
     assert controllers.closed == ["a"]
 
 
-def test_a_request_ends_when_its_time_is_up(channel: ControllerChannel, controllers: Controllers) -> None:
+def test_a_request_ends_when_its_time_is_up(controllers: Controllers) -> None:
     controllers.unreachable = {"a", "b"}
-    assert channel.call(request(1), timeout_ms=200) is None
-    assert {host for host, _ in controllers.sent} == {"a", "b"}
+    clock, done = FakeClock(), queue.SimpleQueue[Any]()
+    channel = ControllerChannel(
+        "test", 0, ADDRESSES, clock, request_timeout_ms=1, cluster_id="c", connect=controllers.connect
+    )
+    channel.start()
+    channel.send(request(1), done.put, timeout_ms=200)
+    eventually("both are tried", lambda: {host for host, _ in controllers.sent} == {"a", "b"})
+    assert done.empty()
+    clock.advance_ms(200)
+    assert done.get(timeout=WAIT_S) is None
+    channel.shutdown()
 
 
 def test_a_callback_that_raises_does_not_end_the_thread(

@@ -7,14 +7,16 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.apis.table import TABLE
-from barnabas.broker.channels.forwarding import encode_principal
+from barnabas.broker.channels.forwarding import encode_principal, make_envelope
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request, response_parts
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
 from barnabas.protocol.messages import k49_alter_client_quotas as quota_wire
+from barnabas.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
+from barnabas.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
-from barnabas.protocol.push_tags import TAG_OFFSET, set_offset, set_tag
+from barnabas.protocol.push_tags import TAG_OFFSET, set_offset, set_tag, token_id_of
 from tests.support.broker.broker_rig import BrokerRig, state
 
 
@@ -137,3 +139,24 @@ def test_a_client_waits_here_if_the_controllers_quota_says_so(rig):
     rig.channel.sent[0][1](envelope_with(response, 7))
     answer = parked.answer()
     assert (answer.throttle_time_ms, answer.message.throttle_time_ms) == (900, 900)
+
+
+def test_an_envelope_with_a_new_token_has_its_id(rig):
+    create = rig.request(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
+    first, second = (token_id_of(make_envelope(b"frame", create)) for _ in range(2))
+    assert first is not None
+    assert len(first) == 16
+    assert second != first
+    other = rig.request(RenewDelegationTokenRequest(), 2)
+    assert token_id_of(make_envelope(b"frame", other)) is None
+
+
+@pytest.mark.parametrize("answer", [None, created("new")])
+def test_an_answer_that_comes_after_the_timeout_is_dropped(rig, answer):
+    """The request is answered by then, and has dropped its message and its frame."""
+    request = rig.request(create(["new"]), 7)
+    parked = TABLE[19].handle(rig.services, request)
+    parked.operation.force_complete()
+    assert parked.operation.response().message.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    request.message = request.buffer = None
+    rig.channel.sent[0][1](answer)

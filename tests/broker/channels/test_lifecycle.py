@@ -14,10 +14,20 @@ from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
-from barnabas.protocol.metadata_records import UserScramCredentialRecord
-from barnabas.protocol.push_tags import TAG_RECORDS, Applied, applied_of, set_offset, set_reason, set_records, set_tag
+from barnabas.protocol.metadata_records import ConfigRecord, UserScramCredentialRecord
+from barnabas.protocol.push_tags import (
+    TAG_RECORDS,
+    Applied,
+    applied_of,
+    set_controller_epoch,
+    set_offset,
+    set_reason,
+    set_records,
+    set_tag,
+)
 
 
 class Controller:
@@ -31,6 +41,8 @@ class Controller:
         return self
 
     def send(self, message: Any, version: int, **_: Any) -> Any:
+        if isinstance(message, DescribeClusterRequest):  # of a standby controller that knows no active one
+            return DescribeClusterResponse()
         self.asked.append(message)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -58,6 +70,7 @@ def controller():
 def rig(controller):
     calls: list[Any] = []
     cordoned: list[bytes] = []
+    heard: list[Applied] = []
     cache, clock, security = MetadataCache(), FakeClock(), SecurityCache()
     life = Lifecycle(
         broker_id=1,
@@ -79,8 +92,11 @@ def rig(controller):
         cordoned_log_dirs=lambda: cordoned,
         connect=controller,
         security=security,
+        on_security=heard.append,
     )
-    return SimpleNamespace(life=life, cache=cache, clock=clock, calls=calls, cordoned=cordoned, security=security)
+    return SimpleNamespace(
+        life=life, cache=cache, clock=clock, calls=calls, cordoned=cordoned, security=security, heard=heard
+    )
 
 
 def test_a_broker_registers_catches_up_and_runs(rig, controller):
@@ -102,11 +118,17 @@ def test_the_registration_brings_the_security_metadata(rig, controller):
     record = UserScramCredentialRecord(
         name="controller", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
     )
-    set_records(response, [record])
+    config = ConfigRecord(resource_type=4, resource_name="1", name="ssl.client.auth", value="required")
+    set_records(response, [config, record])
     set_offset(response, 7)
     controller.answers = [response]
+    set_controller_epoch(response, 3)
+    was_loaded: list[bool] = []
+    rig.life._on_configs = lambda records: was_loaded.append(rig.security.is_loaded or records != [config])
     rig.life._step()
+    assert was_loaded == [False], "nodes are admitted once the security metadata is there: by these settings"
     assert list(rig.security.image.records()) == [record]
+    assert rig.heard == [Applied(7, 3)]
 
 
 def test_unreadable_security_metadata_does_not_end_the_registration(rig, controller):
@@ -116,6 +138,20 @@ def test_unreadable_security_metadata_does_not_end_the_registration(rig, control
     controller.answers = [response]
     rig.life._step()
     assert (rig.life.epoch, rig.security.is_loaded) == (5, False)
+
+
+def test_a_config_that_cannot_be_applied_does_not_end_the_registration(rig, controller):
+    def apply(_records):
+        raise RuntimeError("a listener of configs failed")
+
+    rig.life._on_configs = apply
+    response = registered(5)
+    set_records(response, [])
+    set_offset(response, 7)
+    set_controller_epoch(response, 3)
+    controller.answers = [response]
+    rig.life._step()
+    assert (rig.life.epoch, rig.security.is_loaded) == (5, False), "no node is admitted by older settings"
 
 
 def test_a_push_during_a_heartbeat_causes_another_heartbeat_at_once(rig, controller):
@@ -327,3 +363,12 @@ def test_a_failed_directory_is_not_registered(rig, controller):
     controller.answers = [registered(5)]
     rig.life._step()
     assert controller.asked[0].log_dirs == []
+
+
+def test_the_registration_names_the_epoch_of_the_last_clean_stop(rig, controller):
+    controller.answers = [registered(5), registered(6)]
+    rig.life._step()
+    assert controller.asked[0].previous_broker_epoch == -1
+    rig.life.epoch, rig.life._previous_epoch = -1, lambda: 4
+    rig.life._step()
+    assert controller.asked[1].previous_broker_epoch == 4

@@ -11,6 +11,7 @@ from barnabas.broker.coordinators.gauges import register_groups
 from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.broker.coordinators.groups.sensors import GroupSensors
 from barnabas.broker.coordinators.offsets import records as offset_records
+from barnabas.broker.coordinators.share_state.values import NO_START_OFFSET, SharePartitionKey, StateSummary
 from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, MetadataSnapshot, PartitionInfo, TopicInfo
 from barnabas.broker.storage.log.log_types import FetchIsolation
@@ -110,18 +111,80 @@ class FakeReplicaManager:
             on_done(error, first)
 
 
+@dataclass
+class FakePersister:
+    """Share coordinators in memory. They answer at once, unless `holds`; then `release` lets them go on."""
+
+    states: dict[SharePartitionKey, tuple[int, int]] = field(default_factory=dict)  # -> (state epoch, start offset)
+    holds: bool = False
+    refuses: dict[int, ErrorCode] = field(default_factory=dict)  # by partition
+    waiting: list[Callable[[], object]] = field(default_factory=list)
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def initialize(
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int, reply: Callable[[ErrorCode], object]
+    ) -> None:
+        self.asked.append(("initialize", key.topic_id[:1].decode("latin-1"), key.partition, state_epoch, start_offset))
+
+        def act() -> ErrorCode:
+            if self.states.get(key, (0, 0))[0] > state_epoch:
+                return ErrorCode.FENCED_STATE_EPOCH
+            self.states[key] = (state_epoch, start_offset)
+            return ErrorCode.NONE
+
+        self._do(key, act, reply)
+
+    def delete(self, key: SharePartitionKey, reply: Callable[[ErrorCode], object]) -> None:
+        self.asked.append(("delete", key.topic_id[:1].decode("latin-1"), key.partition))
+
+        def act() -> ErrorCode:
+            self.states.pop(key, None)
+            return ErrorCode.NONE
+
+        self._do(key, act, reply)
+
+    def read_summary(self, key: SharePartitionKey, leader_epoch: int, reply: Callable[[StateSummary], object]) -> None:
+        error = self.refuses.get(key.partition, ErrorCode.NONE)
+        epoch, start = self.states.get(key, (0, NO_START_OFFSET))
+        reply(StateSummary(error, epoch, 3, start, 2 if start >= 0 else -1))
+
+    def _do(self, key: SharePartitionKey, act: Callable[[], ErrorCode], reply: Callable[[ErrorCode], object]) -> None:
+        def run() -> None:
+            error = self.refuses.get(key.partition, ErrorCode.NONE)
+            reply(error or act())
+
+        self.waiting.append(run)
+        if not self.holds:
+            self.release()
+
+    def release(self) -> None:
+        """Carry out all requests, in order."""
+        while self.waiting:
+            self.waiting.pop(0)()
+
+
 CONFIG = {
     "group_initial_rebalance_delay_ms": 0,
     "group_max_size": 1000,
     "group_min_session_timeout_ms": 6000,
     "group_max_session_timeout_ms": 1_800_000,
-    "group_coordinator_rebalance_protocols": ("classic", "consumer"),
+    "group_coordinator_rebalance_protocols": ("classic", "consumer", "streams"),
     "group_consumer_assignors": ("uniform", "range"),
     "group_consumer_max_size": 1000,
     "group_consumer_migration_policy": "bidirectional",
     "consumer_session_timeout_ms": 45_000,
     "consumer_heartbeat_interval_ms": 5000,
     "consumer_assignment_interval_ms": 0,
+    "group_share_max_size": 200,
+    "share_session_timeout_ms": 45_000,
+    "share_heartbeat_interval_ms": 5000,
+    "share_assignment_interval_ms": 0,
+    "group_streams_max_size": 1000,
+    "streams_session_timeout_ms": 45_000,
+    "streams_heartbeat_interval_ms": 5000,
+    "streams_assignment_interval_ms": 0,
+    "streams_initial_rebalance_delay_ms": 0,
+    "streams_num_standby_replicas": 0,
     "offsets_commit_timeout_ms": 5000,
     "offset_metadata_max_bytes": 4096,
     "offsets_retention_minutes": 60,
@@ -154,6 +217,7 @@ class World:
         self.clock = FakeClock()
         self.registry = Registry(self.clock)
         self.replicas = FakeReplicaManager()
+        self.persister = FakePersister()
         self.cache = SimpleNamespace(
             snapshot=snapshot(), offset=0, finalized_features=FinalizedFeatures(), is_current=True
         )
@@ -168,6 +232,7 @@ class World:
             config=self.config, group_config=lambda _group_id: self.config, clock=self.clock,
             sensors=GroupSensors(self.registry), replica_manager=self.replicas,
             metadata_cache=self.cache,  # type: ignore[arg-type]
+            persister=self.persister,  # type: ignore[arg-type]
         )  # fmt: skip
         coordinator._context.checks_invariants = self.checks_invariants
         register_groups(self.registry, coordinator)

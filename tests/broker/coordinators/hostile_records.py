@@ -12,7 +12,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from barnabas.broker.coordinators.classic.consumer_protocol import write_assignment
-from barnabas.protocol.coordinator_records import consumer_groups, offsets, share_groups, streams_groups, transactions
+from barnabas.protocol.coordinator_records import (
+    consumer_groups,
+    offsets,
+    share_groups,
+    share_state,
+    streams_groups,
+    transactions,
+)
 from barnabas.protocol.coordinator_records.record import CoordinatorKey, CoordinatorValue, encode_versioned
 from barnabas.protocol.records.batch import (
     BatchHeader,
@@ -43,8 +50,9 @@ def pairs(*modules: Any) -> list[Pair]:
     return found
 
 
-OF_GROUPS = [*pairs(offsets, consumer_groups) * 4, *pairs(share_groups, streams_groups)]
+OF_GROUPS = [*pairs(offsets, consumer_groups, share_groups, streams_groups)]
 OF_TRANSACTIONS = pairs(transactions)
+OF_SHARE_STATE = pairs(share_state)
 
 
 class FewValues(Values):

@@ -15,26 +15,44 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from barnabas.broker.apis.k89_streams_group_describe import describe as describe_streams
 from barnabas.broker.coordinators.classic import events as ev
 from barnabas.broker.coordinators.consumer import records as consumer_group_records
 from barnabas.broker.coordinators.consumer import values as t
 from barnabas.broker.coordinators.consumer.values import Heartbeat
 from barnabas.broker.coordinators.groups.group_offsets import Committer, FetchedOffsets, OffsetCommit, OffsetQuery
+from barnabas.broker.coordinators.groups.shard import Shard
 from barnabas.broker.coordinators.offsets.store import CommittedOffset
 from barnabas.broker.coordinators.runtime.partitioning import partition_for
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
+from barnabas.broker.coordinators.share_groups import records as share_group_records
+from barnabas.broker.coordinators.share_groups import values as share
+from barnabas.broker.coordinators.share_groups.group import ShareGroup
+from barnabas.broker.coordinators.share_state.values import SharePartitionKey, StateBatch
+from barnabas.broker.coordinators.streams_groups import records as streams_group_records
+from barnabas.broker.coordinators.streams_groups import values as streams
 from barnabas.broker.coordinators.transactions.transaction import Producer
 from barnabas.protocol.coordinator_records.offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from barnabas.protocol.coordinator_records.record import encode_versioned
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from tests.broker.coordinators.fake_log import World
+from tests.broker.coordinators.fake_log import World, snapshot
 from tests.broker.coordinators.group_rig import RANGE
-from tests.broker.coordinators.hostile_records import BLOBS, OF_GROUPS, OF_TRANSACTIONS, Recipe, recipes
+from tests.broker.coordinators.hostile_records import (
+    BLOBS,
+    OF_GROUPS,
+    OF_SHARE_STATE,
+    OF_TRANSACTIONS,
+    Recipe,
+    recipes,
+)
+from tests.broker.coordinators.share_state.shard_rig import ShareStateRig
+from tests.broker.coordinators.streams_groups.topologies import subtopology, topology
 from tests.broker.coordinators.transaction_rig import T0, TP, TransactionShardRig
 
 SHARD = partition_for("g", 2)  # where what speaks of group "g" is
 NEIGHBOUR = next(name for name in "abcdef" if partition_for(name, 2) != SHARD)
+TOPOLOGY = topology(subtopology("0", "t", changelogs="u"))
 SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -77,6 +95,43 @@ class Requests:
         coordinator.delete_offsets("g", {"t": [0]}, self.reply())
         self.world.coordinator.run_pending_jobs()
 
+    def ask_share_group(self) -> None:
+        shard = self.world.coordinator.shard_of("g")
+        for member_id in ("m", "k"):
+            for epoch in (0, 1, -1, 0):
+                beat = share.Heartbeat(member_id, epoch, topic_names=frozenset({"t", "u"}) if epoch == 0 else None)
+                self.change(shard, lambda shares, reply, beat=beat: shares.heartbeat("g", beat, reply))
+        if shard.state is ShardState.ACTIVE:
+            try:
+                shard.describe_share_group("g", ShareGroup.tombstones)
+            except ApiError as error:
+                assert error.code == ErrorCode.GROUP_ID_NOT_FOUND  # noqa: PT017
+        for _ in range(2):  # with members; without any
+            for offsets in ({"t": {0: 7, 9: 7}}, {"u": {0: 1}, "t": {1: -1}}):
+                self.change(shard, lambda shares, reply, to=offsets: shares.changes.alter_offsets("g", to, reply))
+            self.change(shard, lambda shares, reply: shares.changes.delete_offsets("g", ["t", "gone"], reply))
+            for member_id in list(shard.share_groups["g"].members) if "g" in shard.share_groups else ():
+                leaving = share.Heartbeat(member_id, -1)
+                self.change(shard, lambda shares, reply, beat=leaving: shares.heartbeat("g", beat, reply))
+        self.world.coordinator.run_pending_jobs()
+
+    def ask_streams_group(self) -> None:
+        shard = self.world.coordinator.shard_of("g")
+        for member_id in ("m", "k"):
+            for epoch in (0, 1, 2, -1, 0):
+                joins = {"topology": TOPOLOGY, "rebalance_timeout_ms": 1000} if epoch == 0 else {}
+                beat = streams.Heartbeat(member_id, epoch, owned=streams.Tasks(), endpoint_epoch=-1, **joins)
+                shard.streams_heartbeat("g", beat, self.reply())
+        if shard.state is ShardState.ACTIVE:
+            try:
+                shard.describe_streams_group("g", describe_streams)
+            except ApiError as error:
+                assert error.code == ErrorCode.GROUP_ID_NOT_FOUND  # noqa: PT017
+
+    def change(self, shard: Shard, change: Any) -> None:
+        reply = self.reply()
+        shard.change_shares(lambda shares: change(shares, reply), reply)
+
     def leave_and_delete(self) -> None:
         coordinator = self.world.coordinator
         members = (ev.LeavingMember("m"), ev.LeavingMember("", "i"), ev.LeavingMember("new-0"))
@@ -102,7 +157,10 @@ class LogLines(logging.Handler):
 @pytest.fixture
 def errors() -> Any:
     handler = LogLines()
-    loggers = [logging.getLogger(name) for name in ("barnabas.group", "barnabas.transaction", "barnabas.timer")]
+    loggers = [
+        logging.getLogger(name)
+        for name in ("barnabas.group", "barnabas.transaction", "barnabas.share-state", "barnabas.timer")
+    ]
     for logger in loggers:
         logger.addHandler(handler)
     yield handler.lines
@@ -126,10 +184,11 @@ def check_line(lines: list[str], topic: str) -> None:
 
 
 @SETTINGS
-@given(recipes, st.sampled_from(BLOBS))
-def test_group_records(errors: list[str], batches: list[Recipe], blob: bytes) -> None:
+@given(recipes, st.sampled_from(BLOBS), st.sampled_from(("consumer", "share", "streams")))
+def test_group_records(errors: list[str], batches: list[Recipe], blob: bytes, first: str) -> None:
     errors.clear()
     world = World(leads=False, checks_invariants=False)
+    world.cache.snapshot = snapshot({"t": 2, "u": 1, "__consumer_offsets": 2})
     world.lead(1 - SHARD)
     world.lead(SHARD, loads=False)
     log = world.log_of("g")
@@ -146,13 +205,19 @@ def test_group_records(errors: list[str], batches: list[Recipe], blob: bytes) ->
             neighbour_serves(world)
             return
         requests = Requests(world)
-        requests.ask_everything(blob)
-        world.advance_ms(50_000)
-        requests.ask_everything(blob)
+        if first == "share":
+            requests.ask_share_group()
+        if first == "streams":
+            requests.ask_streams_group()
+        for _ in range(2):
+            requests.ask_everything(blob)
+            requests.ask_share_group()
+            requests.ask_streams_group()
+            world.advance_ms(50_000)
         world.advance_ms(700_000)
         requests.leave_and_delete()
         world.advance_ms(700_000)
-        assert [line for line in errors if "Regular expression" not in line] == []
+        assert [line for line in errors if "Regular expression" not in line and "is not removed" not in line] == []
         assert state(world) is ShardState.ACTIVE
         neighbour_serves(world)
         world.fail_over()
@@ -192,6 +257,36 @@ def test_transaction_records(errors: list[str], batches: list[Recipe]) -> None:
     rig.shard.remove_expired()
     assert rig.shard.state is ShardState.ACTIVE
     assert errors == []
+
+
+@SETTINGS
+@given(recipes)
+def test_share_state_records(errors: list[str], batches: list[Recipe]) -> None:
+    errors.clear()
+    rig = ShareStateRig(updates_per_snapshot=1)
+    rig.known = {bytes(16), b"t" * 16, b"u" * 16}
+    for recipe in batches:
+        rig.log.append(recipe.batch(OF_SHARE_STATE))
+    rig.log.high_watermark = rig.log.log_end_offset
+    try:
+        rig.move()
+    except Exception as error:  # what the coordinator does about it is shown below
+        assert "the record at offset" in str(error)  # noqa: PT017
+        return
+    for _ in range(2):  # what it writes itself is read by the next leader
+        keys = [SharePartitionKey("g", b"t" * 16, 1), *dict(rig.shard.look())]
+        for key in keys:
+            answers = [rig.initialize(key, state_epoch=100), rig.read(100, key), rig.summary(key)]
+            answers += [rig.write(StateBatch(0, 9, 2, 1), key=key) for _ in range(3)]
+            assert all(len(heard) == 1 for heard in answers)
+        rig.clock.advance_ms(1000)
+        rig.shard.snapshot_cold(1000)
+        assert rig.shard.needed_offset() != 0
+        rig.move()
+    rig.known.clear()
+    rig.shard.remove_topics(frozenset({b"t" * 16}))
+    assert rig.shard.state is ShardState.ACTIVE
+    assert [line for line in errors if "cannot be written" not in line] == []
 
 
 def group_record(*members: tuple[str, str | None], generation: int = 1) -> SimpleRecord:
@@ -293,5 +388,48 @@ def test_a_group_whose_epoch_cannot_go_up_harms_nobody_else(errors: list[str]) -
     beat = Heartbeat("new", 0, None, None, 1000, frozenset({"t"}), owned={})
     world.coordinator.consumer_heartbeat("g", beat, heard.append)
     assert heard[0].code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert state(world) is ShardState.ACTIVE
+    neighbour_serves(world)
+
+
+def test_a_share_group_whose_epoch_cannot_go_up_harms_nobody_else(errors: list[str]) -> None:
+    world = World(leads=False, checks_invariants=False)
+    world.lead(1 - SHARD)
+    world.lead(SHARD, loads=False)
+    said = (share.GroupEpoch(2**31 - 1), share.MemberMetadata("m", share.Member("m", topic_names=frozenset({"t"}))))
+    log = world.log_of("g")
+    log.append(build_batch([SimpleRecord(1, *share_group_records.encode("g", record)) for record in said]))
+    log.high_watermark = log.log_end_offset
+    world.coordinator.run_pending_jobs()
+    requests = Requests(world)
+    requests.ask_share_group()
+    world.advance_ms(50_000)  # the member's session is over: it should go, which would raise the epoch
+    assert "Member m is not removed" in errors[0]
+    requests.ask_share_group()
+    assert all(len(heard) == 1 for heard in requests.answers.values())
+    assert requests.answers[0][0][0].code == ErrorCode.UNKNOWN_SERVER_ERROR  # m joins with other topics
+    assert state(world) is ShardState.ACTIVE
+    neighbour_serves(world)
+
+
+def test_a_streams_group_whose_epoch_cannot_go_up_harms_nobody_else(errors: list[str]) -> None:
+    world = World(leads=False, checks_invariants=False)
+    world.lead(1 - SHARD)
+    world.lead(SHARD, loads=False)
+    said = (
+        streams.GroupTopology(TOPOLOGY),
+        streams.GroupEpoch(2**31 - 1),
+        streams.MemberMetadata("m", streams.Member("m")),
+    )
+    log = world.log_of("g")
+    log.append(build_batch([SimpleRecord(1, *streams_group_records.encode("g", record)) for record in said]))
+    log.high_watermark = log.log_end_offset
+    world.coordinator.run_pending_jobs()
+    requests = Requests(world)
+    requests.ask_streams_group()
+    world.advance_ms(50_000)  # the member's session is over: it should go, which would raise the epoch
+    assert "Member m is not removed" in errors[0]
+    assert all(len(heard) == 1 for heard in requests.answers.values())
+    assert requests.answers[0][0][0].code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert state(world) is ShardState.ACTIVE
     neighbour_serves(world)

@@ -22,6 +22,7 @@ from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatReque
 from tests.broker.faults.fault_rig import CLOSED, PENDING, FaultRig
 from tests.support.broker.broker_rig import fetch, state
 from tests.support.broker.network import Network
+from tests.support.waiting import eventually
 
 HOST = "127.0.0.1"
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", HOST, 1, "c")
@@ -101,6 +102,7 @@ def test_a_sender_in_a_black_hole_is_released(port: int, end: str) -> None:
 
     thread = threading.Thread(target=send)
     thread.start()
+    eventually("it waits", lambda: armed.trigger.fired == 1)
     if end == "heal":
         links.heal(armed)
         armed.remove()

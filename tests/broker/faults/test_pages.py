@@ -91,6 +91,7 @@ def test_several_at_once(rig: Served) -> None:
     ("method", "path", "body", "status", "complaint"),
     [
         ("POST", "/faults", "{", 400, "the body is not JSON"),
+        ("POST", "/faults", "[" * 100_000, 400, "the body is not JSON"),
         ("POST", "/faults", {"colour": 1}, 400, "unknown key 'colour'"),
         ("POST", "/faults", {"node": 9, "blackhole": True}, 400, "this is node 1, but the fault is for node 9"),
         ("POST", "/faults/f1", {"blackhole": True}, 405, "a fault cannot be changed"),

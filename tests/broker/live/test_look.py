@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.broker.live.look import Look, collect, json_page
 from barnabas.broker.live.peers import peers
-from barnabas.common.clock import FakeClock
+from barnabas.common.clock import FakeClock, MovedClock
 from barnabas.config.config import BROKER, Config
 from barnabas.config.errors import ConfigError
 
@@ -47,6 +47,21 @@ def test_ages() -> None:
     clock.advance_ns(1_234_567)
     assert Look.of({}, clock).ms_since(begun_ns) == 1.235
     assert Look.of({}, clock).ms_since(begun_ns + 10**9) == 0.0
+
+
+class RestlessClock(FakeClock):
+    """A clock on which a millisecond ends between any two readings."""
+
+    def wall_ms(self) -> int:
+        self.advance_ms(1)
+        return super().wall_ms()
+
+
+def test_a_clock_that_was_not_moved_is_not_ahead() -> None:
+    clock = RestlessClock()
+    assert Look.of({}, clock, MovedClock(clock)).clock_offset_ms == 0
+    look = Look.of({}, clock, MovedClock(clock, 5000))
+    assert (look.clock_offset_ms, look.wall_ms) == (5000, clock._wall_ns // 1_000_000 + 5000)
 
 
 def test_the_page_is_json_without_caching() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from barnabas.broker.live.requests import RequestViews
 from barnabas.broker.live.waiting import parked
 from barnabas.broker.quotas.throttle import Throttle
 from barnabas.common.clock import SystemClock
-from tests.support.broker.network import HEARTBEAT, HEARTBEAT_VERSION, Client, Network, fetch, heartbeat
+from tests.support.broker.network import HEARTBEAT, HEARTBEAT_VERSION, TIMEOUT_S, Client, Network, fetch, heartbeat
 from tests.support.waiting import eventually
 
 Connect = Callable[[Network], Client]
@@ -47,7 +48,7 @@ def held_up(network: Network, clients: list[Client]) -> None:
     """Let both handlers wait in a request, with the other clients' requests behind them."""
     for number, client in enumerate(clients[:2]):
         client.send(heartbeat("wait", client_id=f"held-{number}"))
-        assert network.services.arrived.acquire(timeout=20)
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
     for number, client in enumerate(clients[2:]):
         client.send(heartbeat("ok", 100 + number, client_id=f"queued-{number}"))
         eventually("it is queued", lambda number=number: network.channel.request_queue_size() == number + 1)
@@ -67,6 +68,7 @@ def test_an_idle_process(network: Network, layer: NetworkLayer) -> None:
 def test_requests_with_handlers_and_in_the_queue(network: Network, layer: NetworkLayer, connect: Connect) -> None:
     clients = [connect(network) for _ in range(5)]
     held_up(network, clients)
+    began_ms = network.clock.monotonic_ms()
     handlers = view.handlers(layer, look())
     assert sorted(handler["doing"] for handler in handlers["items"]) == [
         "handles heartbeat of client held-0",
@@ -86,15 +88,19 @@ def test_requests_with_handlers_and_in_the_queue(network: Network, layer: Networ
     ]
     assert len(view.in_progress(layer)) == 5
     assert sum(processor["muted"] for processor in view.processors(layer, look())) == 5
+    held_ms = network.clock.monotonic_ms() - began_ms - 1  # both ends are rounded
     network.services.gate.set()
     for number, client in enumerate(clients[2:]):
         client.receive(HEARTBEAT, HEARTBEAT_VERSION, 100 + number)
     done = layer.views.done(look())
     eventually("all are counted", lambda: layer.views.done(look())["finished"] == {"Heartbeat": 5})
     assert {request["place"] for request in done["recent"]} <= {"done"}
-    slowest = eventually("the slowest is known", lambda: layer.views.done(look())["slow"])[0]
-    assert slowest["client_id"] in {"held-0", "held-1"}
-    assert slowest["times_ms"]["local"] > slowest["times_ms"]["send"]
+
+    def held() -> list[Any]:
+        return [request for request in layer.views.done(look())["slow"] if request["client_id"].startswith("held-")]
+
+    slow = eventually("one that was held up is known as slow", held)
+    assert slow[0]["times_ms"]["local"] >= held_ms
 
 
 def test_a_full_queue_blocks_a_processor(connect: Connect) -> None:
@@ -134,7 +140,7 @@ def test_a_response_that_its_client_does_not_read_is_being_sent(network: Network
 def test_an_operation_in_a_purgatory_has_its_request(network: Network, layer: NetworkLayer) -> None:
     with network.client() as client:
         client.send(heartbeat("park", client_id="patient"))
-        assert network.services.arrived.acquire(timeout=20)
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         eventually("it is parked", lambda: network.services.purgatory.delayed() == 1)
         listing = parked(view.in_progress(layer), lambda _api, _message: [], layer.views, look())
         assert listing["total"] == 0, "it is in a purgatory"

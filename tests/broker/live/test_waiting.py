@@ -121,7 +121,7 @@ def test_a_produce_that_lost_its_leader(rig: BrokerRig, views: RequestViews) -> 
     (operation, keys) = rig.purgatories.produce.waiting(1)[0]
     rig.manager.partition(TopicPartition("t", 0)).resign()
     look = Look.of({}, rig.clock)
-    assert in_purgatory(operation, keys, views, look)["sentence"] == (
+    assert in_purgatory(operation, keys, views, look, look.now_ms)["sentence"] == (
         "produce of client A waits to be answered: t-0 is led by another broker"
     )
 
@@ -132,7 +132,7 @@ def test_a_produce_whose_partition_went_offline(rig: BrokerRig, views: RequestVi
     (operation, keys) = rig.purgatories.produce.waiting(1)[0]
     rig.manager.partition(TopicPartition("t", 0)).log = None
     look = Look.of({}, rig.clock)
-    assert in_purgatory(operation, keys, views, look)["sentence"] == (
+    assert in_purgatory(operation, keys, views, look, look.now_ms)["sentence"] == (
         "produce of client A waits to be answered: t-0 is offline here, or was deleted"
     )
 

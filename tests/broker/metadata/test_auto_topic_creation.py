@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
+from barnabas.common.clock import FakeClock
 from barnabas.config import Config
-from barnabas.protocol.messages.k19_create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import SIZE_BYTES, RequestHeader, decode_request_header, response_parts
+from barnabas.protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
 
 CONFIG = Config.from_properties(
     {
@@ -41,14 +51,19 @@ def channel() -> ScriptedChannel:
 
 
 @pytest.fixture
-def creation(channel: ScriptedChannel) -> AutoTopicCreation:
-    return AutoTopicCreation(CONFIG, channel)  # type: ignore[arg-type]
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def creation(channel: ScriptedChannel, clock: FakeClock) -> AutoTopicCreation:
+    return AutoTopicCreation(CONFIG, channel, clock)  # type: ignore[arg-type]
 
 
 def client_request() -> Any:
     """A request of a client."""
     return SimpleNamespace(
-        header=SimpleNamespace(correlation_id=5),
+        header=SimpleNamespace(api_key=ApiKey.METADATA, correlation_id=5),
         client_id="c",
         principal="User:alice",
         context=SimpleNamespace(is_token_authenticated=False),
@@ -99,3 +114,79 @@ def test_a_failed_creation_is_logged_and_may_be_repeated(
     assert "a was not created: too few brokers" in caplog.text
     creation.create_internal("a")
     assert len(channel.sent) == 2
+
+
+def test_a_topic_that_was_created_meanwhile_is_no_warning(
+    creation: AutoTopicCreation, channel: ScriptedChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    creation.create_internal("a")
+    result = CreatableTopicResult(name="a", error_code=36, error_message="Topic 'a' already exists.")
+    channel.sent[0][1](CreateTopicsResponse(topics=[result]))
+    assert caplog.text == ""
+
+
+# Topics of streams groups
+
+
+def streams_topic(name: str) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=2, replication_factor=-1)
+
+
+def answer(*topics: CreatableTopicResult, error_code: int = 0) -> EnvelopeResponse:
+    """The controller's answer to the request of `client_request()`."""
+    header = RequestHeader(ApiKey.CREATE_TOPICS, CreateTopicsRequest.MAX_VERSION, 5, "c")
+    parts = response_parts(header, CreateTopicsResponse(topics=list(topics)))
+    frame = b"".join(bytes(part) for part in parts)[SIZE_BYTES:]  # type: ignore[arg-type]
+    return EnvelopeResponse(response_data=frame, error_code=error_code)
+
+
+def test_topics_of_a_streams_group_are_created_as_described_and_as_the_member(
+    creation: AutoTopicCreation, channel: ScriptedChannel
+) -> None:
+    creation.create_for_streams(["s-changelog"], streams_topic, client_request(), 1000)
+    creation.create_for_streams(["s-changelog"], streams_topic, client_request(), 1000)
+    ((envelope, on_done),) = channel.sent
+    assert b"alice" in envelope.request_principal
+    _, start = decode_request_header(envelope.request_data)
+    message = CreateTopicsRequest.decode(memoryview(envelope.request_data), CreateTopicsRequest.MAX_VERSION, start)
+    assert message.topics == [streams_topic("s-changelog")]
+    on_done(answer(CreatableTopicResult(name="s-changelog")))
+    assert creation.streams_errors(["s-changelog"]) == {}
+
+
+def test_a_failed_creation_is_reported_and_not_repeated_for_a_while(
+    creation: AutoTopicCreation, channel: ScriptedChannel, clock: FakeClock
+) -> None:
+    creation.create_for_streams(["a", "b"], streams_topic, client_request(), 1000)
+    channel.sent[0][1](
+        answer(
+            CreatableTopicResult(name="a", error_code=38, error_message="too few brokers"),
+            CreatableTopicResult(name="b", error_code=36, error_message="Topic 'b' already exists."),
+        )
+    )
+    assert creation.streams_errors(["a", "b"]) == {"a": "too few brokers"}
+    creation.create_for_streams(["a"], streams_topic, client_request(), 1000)
+    assert len(channel.sent) == 1
+    clock.advance_ms(1000)
+    creation.create_for_streams(["a"], streams_topic, client_request(), 1000)
+    assert len(channel.sent) == 2
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (None, "The controller did not answer in time."),
+        (
+            EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message,
+        ),
+        (EnvelopeResponse(response_data=b"x"), ErrorCode.UNKNOWN_SERVER_ERROR.message),
+        (EnvelopeResponse(response_data=bytes(5)), ErrorCode.UNKNOWN_SERVER_ERROR.message),  # of another request
+    ],
+)
+def test_an_answer_that_says_nothing_of_topics_is_an_error_of_each(
+    creation: AutoTopicCreation, channel: ScriptedChannel, response: EnvelopeResponse | None, message: str
+) -> None:
+    creation.create_for_streams(["a"], streams_topic, client_request(), 1000)
+    channel.sent[0][1](response)
+    assert creation.streams_errors(["a"]) == {"a": message}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.metadata.metadata_cache import MetadataCache, Node
+from barnabas.broker.metadata.metadata_cache import BrokerInfo, Endpoint, MetadataCache, Node
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages import k06_update_metadata as wire
-from barnabas.protocol.metadata_records import BrokerEndpoint, RegisterBrokerRecord
+from barnabas.protocol.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord
 from barnabas.protocol.push_tags import FULL, INCREMENTAL, LEADER_DURING_DELETE
 
 ID, OTHER_ID = b"a" * 16, b"b" * 16
@@ -77,6 +77,16 @@ def test_a_push_replaces_the_snapshot_and_returns_the_changed_topics(cache: Meta
     assert (partition.leader, after.partition(TopicPartition("a", 2))) == (2, None)
 
 
+def test_a_partition_is_in_sync_if_every_replica_is_in_its_isr(cache: MetadataCache) -> None:
+    assert cache.snapshot.is_in_sync(TopicPartition("a", 1))
+    assert not cache.snapshot.is_in_sync(TopicPartition("a", 2)), "no such partition"
+    for isr, replicas in (([1], [1, 2]), ([1, 2], [1, 2, 3])):
+        changed = topic("a", ID, 1)
+        changed.partition_states[0].isr, changed.partition_states[0].replicas = isr, replicas
+        cache.apply_update_metadata(push(changed))
+        assert not cache.snapshot.is_in_sync(TopicPartition("a", 0))
+
+
 def test_a_full_push_removes_topics_that_it_does_not_name(cache: MetadataCache) -> None:
     assert cache.apply_update_metadata(push(topic("b", OTHER_ID, 1), type_=FULL)) == {"a", "b"}
     assert set(cache.snapshot.topics) == {"b"}
@@ -113,6 +123,18 @@ def test_a_broker_names_itself_as_controller_while_it_is_alive(cache: MetadataCa
     assert cache.snapshot.controller_for_clients(2) == -1
 
 
+def test_a_broker_counts_as_the_last_live_one_until_a_push_names_live_brokers() -> None:
+    own = BrokerInfo(2, "r", {"INTERNAL": Endpoint("own", 7, 0)})
+    cache = MetadataCache(own)
+    for _ in range(2):
+        assert cache.snapshot.nodes_for_clients("INTERNAL") == [Node(2, "own", 7, "r")]
+        assert cache.snapshot.nodes_for_clients("EXTERNAL") == cache.snapshot.nodes("INTERNAL") == []
+        assert not cache.snapshot.is_alive(2)
+        cache.apply_update_metadata(push(brokers=()))  # it is registered, and fenced still
+    cache.apply_update_metadata(push(brokers=(1,)))
+    assert [node.id for node in cache.snapshot.nodes_for_clients("INTERNAL")] == [1]
+
+
 def test_registrations_decide_on_isr_members_and_outdated_fetches(cache: MetadataCache) -> None:
     cache.apply_update_metadata(
         push(), [registration(1, 10), registration(2, 20, is_leaving=True), registration(3, 30)]
@@ -130,7 +152,7 @@ def test_registrations_decide_on_isr_members_and_outdated_fetches(cache: Metadat
 
 def test_the_offset_rises_and_is_reset_by_a_registration(cache: MetadataCache) -> None:
     calls: list[int] = []
-    cache.on_caught_up = lambda: calls.append(1)
+    cache.on_caught_up.append(lambda: calls.append(1))
     assert cache.is_current
     cache.expect_offset(7)
     assert not cache.is_current
@@ -142,3 +164,27 @@ def test_the_offset_rises_and_is_reset_by_a_registration(cache: MetadataCache) -
     cache.forget_offset()
     assert (cache.offset, cache.image_offset, cache.is_current) == (-1, 7, False)
     assert cache.finalized_features.levels == {"transaction.version": 2}
+
+
+def test_names_by_id_follow_every_kind_of_push() -> None:
+    cache = MetadataCache()
+    ids = [bytes([number]) * 16 for number in range(1, 6)]
+    cache.apply_update_metadata(push(topic("a", ids[0], 1), topic("b", ids[1], 1), topic("old", ZERO_UUID, 1)))
+    assert cache.snapshot.topic_names == {ids[0]: "a", ids[1]: "b"}
+    cache.apply_update_metadata(push(topic("a", ids[2], 1)))  # created again
+    assert cache.snapshot.topic_names == {ids[2]: "a", ids[1]: "b"}
+    cache.apply_update_metadata(push(topic("a", ids[0], LEADER_DURING_DELETE)))  # the deletion of the older one
+    assert cache.snapshot.topic_names == {ids[2]: "a", ids[1]: "b"}
+    cache.apply_update_metadata(push(topic("b", ids[1], LEADER_DURING_DELETE), topic("c", ids[3], 1)))
+    assert cache.snapshot.topic_names == {ids[2]: "a", ids[3]: "c"}
+    cache.apply_update_metadata(push(topic("c", ids[3], 1), topic("d", ids[4], 1), type_=FULL))
+    assert cache.snapshot.topic_names == {ids[3]: "c", ids[4]: "d"}
+
+
+def test_a_push_brings_eligible_leader_replicas_and_the_next_one_removes_them(cache: MetadataCache) -> None:
+    record = PartitionRecord(topic_id=ID, partition_id=1, eligible_leader_replicas=[2], last_known_elr=[1])
+    cache.apply_update_metadata(push(topic("a", ID, 1, 2)), partitions=[record])
+    shown = [(p.elr, p.last_known_elr) for p in cache.snapshot.topics["a"].partitions.values()]
+    assert shown == [((), ()), ((2,), (1,))]
+    cache.apply_update_metadata(push(topic("a", ID, 1, 2)))
+    assert cache.snapshot.topics["a"].partitions[1].elr == ()

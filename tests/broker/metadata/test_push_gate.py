@@ -5,10 +5,13 @@ Also covers `apis/k04_leader_and_isr.py`, `apis/k05_stop_replica.py` and `apis/k
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from barnabas.broker.apis.table import TABLE
-from barnabas.broker.metadata.push_gate import EPOCH_LEAP_MAX
+from barnabas.broker.metadata.push_gate import NOT_REGISTERED
+from barnabas.broker.metadata.push_state import EPOCH_LEAP_MAX
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.limits import SMALL_BYTES
@@ -177,3 +180,21 @@ def test_a_large_push_is_decoded_only_if_it_names_this_process(rig, incarnation,
         api = TABLE[request.API_KEY]
         assert api.admits(rig.services, frame) is is_admitted
     assert not api.admits(rig.services, memoryview(b""))
+
+
+def test_a_push_that_overtakes_the_first_registration_waits_for_it(rig):
+    gate = rig.push_gate
+    gate.broker_epoch = NOT_REGISTERED
+    gate._is_registered.clear()
+    push = rig.leader_and_isr({"u": [state(1)]})
+    answers = []
+    handler = threading.Thread(target=lambda: answers.append(rig.answer(push, 7)))
+    handler.start()
+    stranger = rig.leader_and_isr({}, type_=FULL)
+    set_receiver(stranger, Receiver(CLUSTER_ID, BROKER_ID, bytes(16)))
+    assert gate._check(stranger) == (ErrorCode.STALE_BROKER_EPOCH, NOT_REGISTERED), "it does not make the broker wait"
+    assert rig.manager.find(TopicPartition("u", 0)) is None
+    gate.registered(BROKER_EPOCH)
+    handler.join()
+    assert answers[0].error_code == ErrorCode.NONE
+    assert rig.manager.find(TopicPartition("u", 0)) is not None

@@ -6,10 +6,12 @@ import logging
 
 import pytest
 
-from barnabas.broker.metadata.push_state import PushState, read_push_state
+from barnabas.broker.metadata.push_state import EPOCH_LEAP_MAX, PushState, read_push_state
 from barnabas.broker.storage.directories.log_directory import LogDirectory
 from barnabas.broker.storage.directories.names import PUSH_STATE_FILE
 from barnabas.common.disk.faulty_files import MemoryFileSystem
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.push_tags import Applied
 
 A, B = "h3zYrOmsQJqmHD2y0yjFEg", "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -69,3 +71,36 @@ def test_an_epoch_that_cannot_be_written_is_not_noted(fs):
     with pytest.raises(OSError, match="no log directory"):
         state.note(1, 1)
     assert state.controller_epoch == -1
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        Applied(20, 3 + EPOCH_LEAP_MAX + 1),  # on the disk it would make every later push late
+        Applied(9, 4),  # a controller whose log was cut back
+        Applied(-1, 4),
+    ],
+)
+def test_a_registration_with_an_impossible_position_is_not_known(fs, position):
+    state = opened(fs)
+    state.note(3, 10)
+    with pytest.raises(MalformedMessageError, match="do not follow 3 and 10"):
+        state.note_registration(position)
+    state.checkpoint()
+    assert state.highest == opened(fs).highest == Applied(10, 3)
+
+
+def test_a_registration_counts_as_known_but_makes_no_push_late(fs):
+    state = opened(fs)
+    state.note(3, 10)
+    state.note_registration(Applied(20, 4))
+    assert (state.highest, state.controller_epoch, state.metadata_offset) == (Applied(20, 4), 3, 10)
+    state.note(3, 15)  # it was sent before the response to the registration
+    assert state.highest == Applied(20, 4)
+    state.note_registration(Applied(90, -1))  # of a controller that does not say its epoch
+    assert state.highest == Applied(20, 4)
+    state.checkpoint()
+    again = opened(fs)
+    assert (again.highest, again.controller_epoch, again.metadata_offset) == (Applied(20, 4), 4, 20)
+    state.note(4, 21)
+    assert state.highest == opened(fs).highest == Applied(21, 4), "a new epoch is written at once"

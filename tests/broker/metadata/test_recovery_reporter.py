@@ -11,6 +11,7 @@ from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
 from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.storage.directories.names import METADATA_COPY_FILE
 from barnabas.common.recovery_report import NOTHING, Report, encode_report
+from barnabas.controller.metadata.recovery import RecoveryError, _security_records
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.metadata_records import MetadataRecord, UserScramCredentialRecord, decode_record, encode_record
 from barnabas.protocol.push_tags import FULL
@@ -91,9 +92,18 @@ def test_a_copy_with_records_of_a_newer_release_ends_no_start(text: str, caplog:
     for directory in rig.log_manager.online_directories():
         rig.fs.atomic_write(f"{directory.path}/{METADATA_COPY_FILE}", encode_report(report))
     rig.security = SecurityCache()
-    reporter_of(rig)
+    rig.cache.image_offset = NOTHING  # as in a new process, before the first push
+    reporter = reporter_of(rig)
     assert list(rig.security.image.records()) == []
     assert "the users of the metadata copy are not used" in caplog.text
+    anonymous, authenticated = reporter.report().image, reporter.report(with_credentials=True).image
+    assert anonymous is not None
+    assert authenticated is not None
+    assert (anonymous.security, anonymous.withheld) == ([""], ["alice"]), "what cannot be read may be a credential"
+    assert authenticated.security == [encode_record(USER).hex(), text]
+    for image in (anonymous, authenticated):
+        with pytest.raises(RecoveryError, match="reports security metadata that cannot be read"):
+            _security_records(image, [])
 
 
 def test_a_producer_id_that_was_never_allocated_is_not_reported() -> None:

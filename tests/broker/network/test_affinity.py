@@ -129,6 +129,23 @@ def test_threads_move_to_one_core_and_apart(
     assert placed[handler.native_id] == {5}
 
 
+def test_full_batches_are_seen_although_followers_fetch_often(
+    placed: dict[int, set[int]], policies: dict[int, int], handler: threading.Thread
+) -> None:
+    """Three replicas: each batch of 16 KiB is read by two followers, who ask twice for it, and as much is copied."""
+    registry = Registry()
+    request_affinity = RequestAffinity(registry, 4, "auto")
+    batches = BUSY_BYTES >> 14
+    produce(registry, batches, batches << 14)
+    registry.meter(catalogue.TOTAL_FETCH_REQUESTS_PER_SEC).mark(4 * batches)
+    for row in (catalogue.REPLICATION_BYTES_IN_PER_SEC, catalogue.REPLICATION_BYTES_OUT_PER_SEC):
+        registry.meter(row).mark(2 * batches << 14)
+    request_affinity.review()
+    assert handler.native_id is not None
+    assert request_affinity.placement is PROMPT
+    assert (placed[handler.native_id], policies[handler.native_id]) == ({5}, os.SCHED_OTHER)
+
+
 @pytest.mark.parametrize(
     ("setting", "cpus", "has_lock"), [("none", CPUS, True), ("auto", {1}, True), ("auto", CPUS, False)]
 )

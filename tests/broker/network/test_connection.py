@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
+import select
 import socket
 import struct
+import termios
 from typing import Any
 
 import pytest
 
-from barnabas.broker.network.connection import Connection, FrameReader, InvalidFrameError
+from barnabas.broker.network.connection import (
+    EXPECTED_BYTES_MAX,
+    EXPECTED_BYTES_MIN,
+    Connection,
+    FrameReader,
+    InvalidFrameError,
+)
 from barnabas.broker.network.transport import TURN_BYTES, PlainTransport
 from barnabas.broker.requests.request import Request, RequestContext
 
@@ -122,10 +131,10 @@ SIZE = 5 * TURN_BYTES
 
 
 class Peer:
-    """A connection over a socket pair."""
+    """A connection over a socket pair, or over TCP."""
 
-    def __init__(self) -> None:
-        self.client, self.server = socket.socketpair()
+    def __init__(self, pair: tuple[socket.socket, socket.socket] | None = None) -> None:
+        self.client, self.server = pair or socket.socketpair()
         self.server.setblocking(False)
         self.connection = Connection(self.server.fileno(), PlainTransport(self.server), None, CONTEXT, SIZE_MAX)
         self.scratch = memoryview(bytearray(64))
@@ -209,3 +218,115 @@ def test_a_large_frame_is_read_over_several_turns() -> None:
         turns += 1
         assert turns < 100
     assert 3 <= turns <= SIZE // TURN_BYTES
+
+
+class TcpPeer(Peer):
+    """A connection over TCP, watched as a processor's selector does."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            client = socket.create_connection(server.getsockname())
+            super().__init__((client, server.accept()[0]))
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self.scratch = memoryview(bytearray(64 * 1024))
+        self._epoll = select.epoll()
+        self._epoll.register(self.server, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
+
+    def has_edge(self, timeout_s: float = 0) -> bool:
+        return bool(self._epoll.poll(timeout_s))
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Send bytes, and wait until they are there."""
+        held = self._queued()
+        self.client.sendall(data)
+        while self._queued() < held + len(data):
+            select.select([], [], [], 0.001)
+
+    def expected(self) -> int:
+        return self.server.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+    def _queued(self) -> int:
+        return struct.unpack("i", fcntl.ioctl(self.server, termios.FIONREAD, bytes(4)))[0]
+
+    def close(self) -> None:
+        super().close()
+        self._epoll.close()
+
+
+@pytest.fixture
+def tcp_peer() -> Any:
+    peer = TcpPeer()
+    yield peer
+    peer.close()
+
+
+def test_pieces_of_a_large_frame_do_not_wake_the_processor(tcp_peer: TcpPeer) -> None:
+    body = random.Random(3).randbytes(EXPECTED_BYTES_MAX + 2 * EXPECTED_BYTES_MIN)
+    stream = memoryview(framed([body]))
+    tcp_peer.send(stream[:1000])
+    assert tcp_peer.has_edge(10)
+    assert tcp_peer.read() is None
+    assert tcp_peer.expected() == EXPECTED_BYTES_MAX
+    for start in range(1000, 1000 + EXPECTED_BYTES_MAX - 1000, 1000):
+        tcp_peer.send(stream[start : start + 1000])
+    assert not tcp_peer.has_edge()
+    sent = start + 1000
+    tcp_peer.send(stream[sent : 1000 + EXPECTED_BYTES_MAX])
+    assert tcp_peer.has_edge(10), "a large piece is there"
+    assert tcp_peer.read() is None
+    assert tcp_peer.expected() == len(stream) - 1000 - EXPECTED_BYTES_MAX, "no more than what is missing"
+    tcp_peer.send(stream[1000 + EXPECTED_BYTES_MAX :])
+    assert tcp_peer.has_edge(10)
+    assert tcp_peer.read() == body
+
+
+def test_any_byte_of_the_next_frame_wakes_the_processor(tcp_peer: TcpPeer) -> None:
+    body = bytes(2 * EXPECTED_BYTES_MIN)
+    stream = framed([body])
+    tcp_peer.send(stream[:100])
+    assert tcp_peer.read() is None
+    tcp_peer.send(stream[100:])
+    assert tcp_peer.read() == body
+    assert (tcp_peer.expected(), tcp_peer.connection.expected_bytes) == (1, 0)
+    tcp_peer.has_edge()
+    tcp_peer.send(b"\0")
+    assert tcp_peer.has_edge(10)
+
+
+def test_the_end_of_the_stream_is_reported_however_much_is_missing(tcp_peer: TcpPeer) -> None:
+    tcp_peer.send(framed([bytes(EXPECTED_BYTES_MAX)])[:100])
+    assert tcp_peer.has_edge(10)
+    assert tcp_peer.read() is None
+    tcp_peer.client.close()
+    assert tcp_peer.has_edge(10)
+    with pytest.raises(EOFError):
+        tcp_peer.read()
+
+
+def test_the_last_bytes_of_a_frame_are_not_waited_for_in_one_piece(tcp_peer: TcpPeer) -> None:
+    tcp_peer.send(framed([bytes(EXPECTED_BYTES_MIN + 4)])[:8])
+    assert tcp_peer.read() is None
+    assert tcp_peer.expected() == 1
+
+
+@pytest.mark.parametrize(("buffer_bytes", "expected"), [(102_400, EXPECTED_BYTES_MAX), (32_768, 1)])
+def test_a_small_receive_buffer_is_read_at_once(tcp_peer: TcpPeer, buffer_bytes: int, expected: int) -> None:
+    """The buffer of Kafka's default is none; a client would fill a smaller one to its end, and be stopped for long."""
+    tcp_peer.server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+    tcp_peer.send(framed([bytes(4 * EXPECTED_BYTES_MAX)])[:100])
+    assert tcp_peer.has_edge(10)
+    assert tcp_peer.read() is None
+    assert tcp_peer.expected() == expected
+
+
+def test_expecting_anything_reports_what_is_there(tcp_peer: TcpPeer) -> None:
+    assert not tcp_peer.connection.expect_any()
+    tcp_peer.send(framed([bytes(EXPECTED_BYTES_MAX)])[:100])
+    assert tcp_peer.has_edge(10)
+    assert tcp_peer.read() is None
+    tcp_peer.send(bytes(100))
+    assert not tcp_peer.has_edge()
+    assert tcp_peer.connection.expect_any()
+    assert tcp_peer.has_edge(10)
+    assert not tcp_peer.connection.expect_any()

@@ -16,7 +16,7 @@ from barnabas.broker.network.connection_quotas import (
 from barnabas.broker.quotas.rates import Window
 from barnabas.common.clock import NS_PER_MS, FakeClock, SystemClock
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 WINDOW = Window(11, 1000)
 
 

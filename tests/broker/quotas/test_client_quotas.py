@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.authorization.access import Access
 from barnabas.broker.quotas.client_quotas import ClientQuotas, is_exempt
 from barnabas.broker.quotas.limits import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from barnabas.broker.quotas.rates import Window
@@ -19,10 +19,25 @@ from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k00_produce import ProduceRequest
 from barnabas.protocol.messages.k01_fetch import FetchRequest, ReplicaState
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
-from barnabas.security.acls.rules import Reason
-from barnabas.security.values import QuotaEntity
+from barnabas.security.acls.index import AclIndex
+from barnabas.security.acls.rules import AclRules
+from barnabas.security.values import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    QuotaEntity,
+    ResourceType,
+)
 
 ALICE = QuotaEntity.of({"user": "alice"})
+
+
+def cluster_action(permission: PermissionType) -> AclBinding:
+    """An ACL that says whether alice is a node."""
+    cluster = (ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL)
+    return AclBinding(b"id", *cluster, "User:alice", "*", AclOperation.CLUSTER_ACTION, permission)
 
 
 class QuotaRig:
@@ -161,15 +176,16 @@ def test_nodes_are_exempt() -> None:
     assert not is_exempt(rig.request(follower)), "a client that claims to be a follower"
     assert not is_exempt(rig.request(MetadataRequest(), is_for_clients=False))
     with_access = rig.request(follower)
-    for reason, is_node, expected in (
-        (Reason.SUPER_USER, True, True),
-        (Reason.ACL, True, True),
-        (Reason.ACL, False, False),  # an ACL denies it
-        (Reason.DEFAULT_DENY, False, False),
-        (Reason.NOT_READY, False, False),
+    judge: Any = None
+    for rules, expected in (
+        (AclRules(AclIndex(()), frozenset({"User:alice"})), True),
+        (AclRules(AclIndex([cluster_action(PermissionType.ALLOW)])), True),
+        (AclRules(AclIndex([cluster_action(PermissionType.DENY)])), False),
+        (AclRules(AclIndex(())), False),
+        (AclRules(AclIndex(()), allows_by_default=True), False),  # everybody's right says nothing
+        (AclRules(None), False),  # nor does its absence
     ):
-        access: Any = SimpleNamespace(reason_to_be_a_node=reason, is_node=is_node)
-        with_access.access = access
+        with_access.access = Access(judge, rules, "User:alice", "127.0.0.1", "Fetch", 0)
         assert is_exempt(with_access) is expected
     message_gone = rig.request(follower, is_for_clients=False)
     message_gone.message = None

@@ -35,10 +35,11 @@ def test_pushes_with_old_epochs_are_refused(rig):
     assert newer.error_code == ErrorCode.NONE  # the controller knows of our registration before we do
 
 
-def test_an_unregistered_broker_refuses_pushes(rig):
-    rig.push_gate.broker_epoch = -1
-    for_former_process = rig.answer(rig.leader_and_isr({"t": [state(1)]}, broker_epoch=BROKER_EPOCH), 7)
-    assert for_former_process.error_code == ErrorCode.STALE_BROKER_EPOCH
+def test_an_unregistered_broker_refuses_pushes(rig, monkeypatch):
+    monkeypatch.setattr("barnabas.broker.metadata.push_gate.REGISTRATION_WAIT_S", 0)
+    rig.push_gate._is_registered.clear()
+    too_early = rig.answer(rig.leader_and_isr({"t": [state(1)]}, broker_epoch=BROKER_EPOCH), 7)
+    assert too_early.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert rig.manager.find(TP) is None
 
 
@@ -138,7 +139,7 @@ def test_topic_configs_in_the_push_are_applied(rig):
 
 def test_the_metadata_offset_is_noted_and_the_broker_is_caught_up_once(rig):
     caught_up = []
-    rig.cache.on_caught_up = lambda: caught_up.append(rig.cache.offset)
+    rig.cache.on_caught_up.append(lambda: caught_up.append(rig.cache.offset))
     rig.push({"t": [state(1)]})
     rig.push({"t": [state(1)]})
     assert (rig.cache.offset, rig.woken, caught_up) == (20, 2, [20])

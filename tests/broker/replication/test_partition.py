@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.replication.role import IsrOutcome
+from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
+from tests.broker.apis.config_rig import set_configs
 from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, registration, state
 
 TP = TopicPartition("t", 0)
@@ -162,7 +164,26 @@ def test_a_lagging_follower_is_proposed_to_leave(rig):
     assert [broker for broker, _ in proposal.isr] == [1, 2]
     assert rig.manager.partition(TP).high_watermark == 0  # until the controller agrees, broker 3 counts
     on_done(IsrOutcome(ErrorCode.NONE, 1, 0, (1, 2), partition_epoch=1))
+    assert rig.manager.partition(TP).high_watermark == 0
+    rig.push({"t": [state(1, (1, 2, 3), isr=(1, 2), partition_epoch=1)]})
     assert rig.manager.partition(TP).high_watermark == 1
+
+
+def test_a_smaller_isr_waits_for_the_min_insync_replicas_with_which_it_was_decided(rig):
+    set_configs(rig.services, ResourceType.TOPIC, "t", min_insync_replicas="1")
+    rig.push({"t": [state(1, (1, 2))]})
+    rig.answer(produce(batch(b"a")), 9)
+    rig.advance_ms(1_100)
+    rig.manager.maybe_shrink_isrs()
+    ((_, proposal, on_done),) = rig.isr_changes.submitted
+    assert [broker for broker, _ in proposal.isr] == [1]
+    # The controller has raised the value to 2 since. It notes broker 2 as an eligible leader replica, and responds.
+    on_done(IsrOutcome(ErrorCode.NONE, 1, 0, (1,), partition_epoch=1))
+    partition = rig.manager.partition(TP)
+    assert (partition.isr, partition.high_watermark) == ({1, 2}, 0)
+    set_configs(rig.services, ResourceType.TOPIC, "t", min_insync_replicas="2")  # applied before the rest of the push
+    rig.push({"t": [state(1, (1, 2), isr=(1,), partition_epoch=1)]})
+    assert (partition.isr, partition.high_watermark) == ({1}, 0), "broker 2 may be elected without the record"
 
 
 def test_epochs_of_fetchers_are_checked(rig):

@@ -114,3 +114,11 @@ def test_gauges_count_partitions(rig: BrokerRig) -> None:
     assert value(catalogue.LEADER_COUNT) == 1
     assert value(catalogue.UNDER_REPLICATED_PARTITIONS) == 1
     assert value(catalogue.OFFLINE_REPLICA_COUNT) == 1
+
+
+def test_a_new_replica_is_out_of_sync_as_soon_as_it_may_fetch(rig: BrokerRig) -> None:
+    assert rig.manager.is_in_sync(REPLICATED)
+    rig.push({"t": [state(1), state(1, (1, 2, 3), (1, 2), partition_epoch=1)]}, live=False)
+    rig.manager.partition(REPLICATED).require_follower(3, 0)
+    assert not rig.manager.is_in_sync(REPLICATED)
+    assert rig.manager.is_in_sync(TopicPartition("t", 2))

@@ -48,11 +48,17 @@ def test_an_expansion_counts_at_once_and_a_shrink_only_when_accepted() -> None:
 
 
 def test_an_accepted_change_is_the_controllers_isr() -> None:
-    outcome = IsrOutcome(ErrorCode.NONE, 1, 4, (1, 3), partition_epoch=8)
+    outcome = IsrOutcome(ErrorCode.NONE, 1, 4, (1, 2, 3), partition_epoch=8)
     role, is_retried = concluded(EXPANDING, PROPOSAL, outcome)
-    assert (role.isr, role.maximal_isr, role.partition_epoch) == ({1, 3}, {1, 3}, 8)
+    assert (role.isr, role.maximal_isr, role.partition_epoch) == ({1, 2, 3}, {1, 2, 3}, 8)
     assert not role.is_isr_change_in_flight
     assert not is_retried
+
+
+def test_a_smaller_isr_stays_in_flight_until_its_push() -> None:
+    role = shrinking(LEADER)
+    outcome = IsrOutcome(ErrorCode.NONE, 1, 4, (1,), partition_epoch=8)
+    assert concluded(role, PROPOSAL._replace(isr=((1, -1),), is_expansion=False), outcome) == (role, False)
 
 
 @pytest.mark.parametrize("error", sorted(ROLLED_BACK))

@@ -11,6 +11,7 @@ Events
     fetch ID OFFSET                  follower ID fetches from OFFSET on
     wait MS                          time passes, and the ISR timer runs
     accepted | refused ERROR         the controller's answer to the oldest proposal
+    pushed                           the push of the last proposal that was accepted
     copy EPOCH VALUES hw OFFSET      the leader sends VALUES to this follower
     diverges EPOCH END               the leader's epoch ended there: this follower truncates its log
 """
@@ -44,6 +45,7 @@ class Stage:
     def __init__(self) -> None:
         self.rig = BrokerRig(min_insync_replicas="2", replica_lag_time_max_ms="1000")
         self._partition_epoch = -1
+        self._accepted_isr: tuple[int, ...] = ()
         self._waiting: dict[str, Waiting] = {}
 
     def play(self, event: str) -> list[str]:
@@ -99,8 +101,12 @@ class Stage:
     def _accepted(self) -> Iterator[str]:
         self._partition_epoch += 1
         _, proposal, on_done = self.rig.isr_changes.submitted.pop(0)
-        isr = tuple(broker for broker, _ in proposal.isr)
+        isr = self._accepted_isr = tuple(broker for broker, _ in proposal.isr)
         on_done(IsrOutcome(ErrorCode.NONE, 1, proposal.leader_epoch, isr, self._partition_epoch))
+        yield from ()
+
+    def _pushed(self) -> Iterator[str]:
+        self._push(1, self._held.leader_epoch, self._accepted_isr)
         yield from ()
 
     def _refused(self, error: str) -> Iterator[str]:

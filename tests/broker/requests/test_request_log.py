@@ -12,7 +12,7 @@ import pytest
 from barnabas.broker.requests.answers import NO_REPLY
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.request import Request, RequestContext
-from barnabas.broker.requests.request_log import RequestLog, error_name
+from barnabas.broker.requests.request_log import ELECTION_CODES, RequestLog, error_name
 from barnabas.common import logs
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
@@ -209,3 +209,17 @@ def test_a_refused_request_is_not_counted(request_log: RequestLog, registry: Reg
 
 def test_names_of_codes() -> None:
     assert (error_name(0), error_name(-1), error_name(12345)) == ("NONE", "UNKNOWN_SERVER_ERROR", "UNKNOWN_CODE_12345")
+
+
+@pytest.mark.parametrize("code", sorted(ELECTION_CODES))
+def test_elections_make_no_lines_on_a_controller_of_a_quorum(
+    registry: Registry, caplog: pytest.LogCaptureFixture, code: ErrorCode
+) -> None:
+    caplog.set_level(logging.INFO)
+    message = HeartbeatResponse(error_code=code)
+    plain = RequestLog(RequestMetrics(registry), registry, table={12: HEARTBEAT})
+    quorum = RequestLog(RequestMetrics(registry), registry, table={12: HEARTBEAT}, routine=ELECTION_CODES)
+    quorum.replied(finished(), message)
+    assert (caplog.records, quorum.errors) == ([], [])
+    plain.replied(finished(), message)
+    assert len(caplog.records) == len(plain.errors) == 1

@@ -33,6 +33,20 @@ def test_this_brokers_value_overrides_all_brokers_and_both_override_the_file(dyn
         assert dynamic.topic_config("t").min_insync_replicas == expected
 
 
+def test_min_isr_of_the_file_is_not_replaced_in_silence(
+    dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        for value in ("3", "1"):
+            dynamic.apply_records([record(BROKER, "", "min.insync.replicas", value)], is_full=False)
+        dynamic.apply_records([record(BROKER, "", "min.insync.replicas", "1")], is_full=True)
+    line = (
+        "broker config: min.insync.replicas=3 of the file has no effect: all brokers have 1, by kafka-configs or since "
+        "the cluster was created"
+    )
+    assert caplog.messages == [line] * 2, "one for each change"
+
+
 def test_a_full_push_removes_configs_that_it_does_not_name(dynamic: DynamicConfig) -> None:
     changed: list[Resource] = []
     dynamic.on_change(changed.append)
@@ -51,6 +65,23 @@ def test_listeners_are_not_called_without_a_change(dynamic: DynamicConfig) -> No
     for value in ("1", "1", None, None):
         dynamic.apply_records([record(TOPIC, "a", "retention.ms", value)], is_full=False)
     assert changed == [(TOPIC, "a")] * 2
+
+
+def test_a_listener_that_fails_keeps_the_change_from_no_other(
+    dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    changed: list[Resource] = []
+
+    def fail(_resource: Resource) -> None:
+        raise RuntimeError("unforeseen")
+
+    dynamic.on_change(fail)
+    dynamic.on_change(changed.append)
+    dynamic.apply_records([record(TOPIC, name, "retention.ms", "1") for name in ("a", "b")], is_full=False)
+    assert changed == [(TOPIC, "a"), (TOPIC, "b")]
+    assert [line.message.partition("(")[0] for line in caplog.records] == [
+        "a part of the broker cannot apply the changed config of Resource"
+    ] * 2
 
 
 def test_unusable_values_are_ignored(dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture) -> None:
@@ -75,6 +106,45 @@ def test_unusable_values_are_ignored(dynamic: DynamicConfig, caplog: pytest.LogC
     assert "conflict" in caplog.text
 
 
+@pytest.mark.parametrize("is_full", [True, False])
+def test_only_what_cannot_be_used_is_without_effect(
+    dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture, is_full: bool
+) -> None:
+    records = [
+        record(BROKER, "", "log.cleaner.max.compaction.lag.ms", "8"),
+        record(BROKER, "", "num.io.threads", "nine"),
+        record(BROKER, "1", "log.cleaner.min.compaction.lag.ms", "9"),
+        record(BROKER, "1", "max.connections", "5"),
+        record(BROKER, "1", "listener.name.plaintext.max.connections", "x"),
+        record(BROKER, "1", "listener.name.plaintext.num.network.threads", "2"),
+    ]
+    for _ in range(2):
+        dynamic.apply_records(records, is_full=is_full)
+        dynamic.apply_records([record(BROKER, "", "min.insync.replicas", "4")], is_full=False)
+        config = dynamic.config
+        assert (config.max_connections, config.min_insync_replicas) == (5, 4)
+        assert (config.log_cleaner_max_compaction_lag_ms, config.log_cleaner_min_compaction_lag_ms) == (8, 0)
+        assert config.current["listener.name.plaintext.num.network.threads"] == "2"
+        assert "listener.name.plaintext.max.connections" not in config.current
+    lines = [entry.getMessage() for entry in caplog.records]
+    for name in ("num.io.threads", "log.cleaner.min.compaction.lag.ms", "listener.name.plaintext.max.connections"):
+        assert len([line for line in lines if "is ignored" in line and name in line]) == 1, name
+    dynamic.apply_records([record(BROKER, "", "log.cleaner.max.compaction.lag.ms", "10")], is_full=False)
+    assert dynamic.config.log_cleaner_min_compaction_lag_ms == 9, "it fits now"
+
+
+def test_what_needs_another_setting_is_used_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    low, high = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    settings = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1", low: "9", high: "20"}
+    dynamic = DynamicConfig(Config.from_properties(settings, "broker"))
+    wanted = {"cordoned.log.dirs": "/nowhere", high: "5", low: "1", "max.connections.per.ip": "0"}
+    dynamic.apply_records([record(BROKER, "", name, text) for name, text in wanted.items()], is_full=True)
+    config = dynamic.config
+    assert (config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms) == (1, 5)
+    assert (config.cordoned_log_dirs, config.max_connections_per_ip) == ((), 2**31 - 1)
+    assert caplog.text.count("is ignored") == 2
+
+
 def test_a_change_is_checked_together_with_the_other_configs(dynamic: DynamicConfig) -> None:
     dynamic.check_broker_change("", {"log.cleaner.max.compaction.lag.ms": "8", "of.a.plugin": "x"})
     dynamic.apply_records([record(BROKER, "1", "log.cleaner.min.compaction.lag.ms", "9")], is_full=False)
@@ -84,10 +154,79 @@ def test_a_change_is_checked_together_with_the_other_configs(dynamic: DynamicCon
         dynamic.check_broker_change("1", {"listener.name.x.ssl.provider": "x"})
 
 
-@pytest.mark.parametrize("name", ["ssl.provider", "super.users", "listener.name.x.scram-sha-256.sasl.jaas.config"])
+@pytest.mark.parametrize("name", ["ssl.provider", "super.users", "listener.name.x.ssl.provider"])
 def test_a_protecting_config_without_effect_is_refused(dynamic: DynamicConfig, name: str) -> None:
     with pytest.raises(ConfigError, match="Cannot update these configs dynamically"):
         dynamic.check_broker_change("1", {name: "x"})
+
+
+LOGINS = {
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "h:1",
+    "listeners": "PLAINTEXT://:1,OUTSIDE://:2",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+}
+JAAS = "listener.name.outside.plain.sasl.jaas.config"
+MECHANISMS = "listener.name.outside.sasl.enabled.mechanisms"
+
+
+def test_settings_of_logins_are_in_force_at_once_and_the_file_stays() -> None:
+    dynamic = DynamicConfig(Config.from_properties({**LOGINS, JAAS: "a"}, "broker"))
+    config = dynamic.config
+    dynamic.check_broker_change("1", {JAAS: "b", MECHANISMS: "PLAIN", "sasl.enabled.mechanisms": "SCRAM-SHA-256"})
+    records = [record(BROKER, "1", JAAS, "b"), record(BROKER, "1", "sasl.enabled.mechanisms", "SCRAM-SHA-256")]
+    dynamic.apply_records(records, is_full=False)
+    assert (config.current[JAAS], config.originals[JAAS], dynamic.static()[JAAS]) == ("b", "a", "a")
+    assert config.sasl_enabled_mechanisms == ("SCRAM-SHA-256",)
+    dynamic.apply_records([], is_full=True)
+    assert config.current[JAAS] == "a"
+    assert config.sasl_enabled_mechanisms == ("PLAIN",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("connections.max.reauth.ms", "1", "Cannot update these configs dynamically"),
+        ("ssl.keystore.location", "/x", "can be dynamically updated only per-listener using the listener prefix"),
+        ("sasl.jaas.config", "x", "Cannot update these configs dynamically"),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN", "Cannot update these configs dynamically"),
+        ("listener.name.outside.plain.sasl.server.callback.handler.class", "os:system", "Cannot update these configs"),
+        ("listener.name.outside.plain.sasl.login.callback.handler.class", "os:system", "Cannot update these configs"),
+        ("listener.name.outside.oauthbearer.sasl.oauthbearer.jwks.endpoint.url", "file:/a", "Cannot update these conf"),
+        ("listener.name.outside.plain.log.retention.ms", "1", "Cannot update these configs dynamically"),
+        ("listener.name.outside.connections.max.reauth.ms", "soon", "Invalid value soon"),
+        ("listener.name.plaintext.plain.sasl.jaas.config", "x", "no listener that it is for uses SASL"),
+        ("listener.name.nowhere.plain.sasl.jaas.config", "x", "no listener that it is for uses SASL"),
+    ],
+)
+def test_settings_of_logins_that_cannot_change(name: str, text: str, message: str) -> None:
+    dynamic = DynamicConfig(Config.from_properties(LOGINS, "broker"))
+    with pytest.raises(ConfigError, match=message):
+        dynamic.check_broker_change("1", {name: text})
+
+
+@pytest.mark.parametrize("name", [JAAS, MECHANISMS, "listener.name.outside.connections.max.reauth.ms"])
+def test_logins_are_set_for_one_broker(name: str) -> None:
+    dynamic = DynamicConfig(Config.from_properties(LOGINS, "broker"))
+    dynamic.check_broker_change("1", {name: "1"})
+    with pytest.raises(ConfigError, match="at default cluster level, broker id must be specified"):
+        dynamic.check_broker_change("", {name: "1"})
+
+
+def test_a_listener_that_is_gone_or_lost_its_logins_breaks_no_other_setting(
+    dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {JAAS: "b", "sasl.enabled.mechanisms": "PLAIN", "listener.name.gone.max.connections": "1"}
+    records = [record(BROKER, "1", name, text) for name, text in texts.items()]
+    dynamic.apply_records([*records, record(BROKER, "1", "min.insync.replicas", "2")], is_full=False)
+    assert dynamic.config.min_insync_replicas == 2
+    assert [found.getMessage() for found in caplog.records] == [
+        f"broker config: listener.name.gone.max.connections, {JAAS} have no effect: there is no such listener"
+    ]
+    with pytest.raises(ConfigError, match="no listener that it is for uses SASL"):
+        dynamic.check_broker_change("1", {"sasl.enabled.mechanisms": "PLAIN"})
 
 
 def test_a_config_without_effect_is_logged_when_it_is_set(
@@ -97,7 +236,6 @@ def test_a_config_without_effect_is_logged_when_it_is_set(
         record(TOPIC, "a", "local.retention.ms", "1"),
         record(TOPIC, "b", "local.retention.ms", "1"),
         record(TOPIC, "b", "retention.ms", "1"),
-        record(GROUP, "g", "share.isolation.level", "read_committed"),
         record(BROKER, "1", "num.io.thread", "4"),
         record(BROKER, "2", "num.io.treads", "4"),
     ]
@@ -106,7 +244,6 @@ def test_a_config_without_effect_is_logged_when_it_is_set(
     dynamic.apply_records([record(TOPIC, "a", "local.retention.ms", None)], is_full=False)
     assert [record.getMessage() for record in caplog.records] == [
         "topic config: local.retention.ms has no effect: there is no tiered storage",
-        "group config: share.isolation.level has no effect: there are no share groups",
         "broker config: unknown config key is ignored: num.io.thread (did you mean num.io.threads?)",
     ]
 

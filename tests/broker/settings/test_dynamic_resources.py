@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from barnabas.broker.settings.dynamic_config import DynamicConfig, ResourceType
@@ -17,11 +15,12 @@ SETTINGS = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1", "num.i
 
 
 class Sockets:
-    def __init__(self) -> None:
-        self.told: list[Mapping[str, str]] = []
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.seen: list[dict[str, str]] = []
 
-    def reconfigure(self, dynamic: Mapping[str, str]) -> None:
-        self.told.append(dynamic)
+    def reconfigure(self) -> None:
+        self.seen.append({name: text for name, text in self.config.current.items() if name not in SETTINGS})
 
 
 class ResourcesRig:
@@ -29,7 +28,7 @@ class ResourcesRig:
         self.dynamic = DynamicConfig(Config.from_properties(SETTINGS, "broker"))
         self.scheduler = ManualScheduler(FakeClock())
         self.sizes: list[tuple[str, int]] = []
-        self.sockets = Sockets()
+        self.sockets = Sockets(self.dynamic.config)
         pools = {
             "num.io.threads": lambda count: self.sizes.append(("handlers", count)),
             "num.replica.fetchers": lambda count: self.sizes.append(("fetchers", count)),
@@ -57,10 +56,12 @@ def test_pools_are_resized_once_for_a_change(rig: ResourcesRig) -> None:
     assert rig.sizes == [("handlers", 12), ("fetchers", 2), ("handlers", 8)]
 
 
-def test_the_socket_server_gets_the_dynamic_configs(rig: ResourcesRig) -> None:
+def test_the_socket_server_is_called_once_the_config_is_in_force(rig: ResourcesRig) -> None:
     rig.set("listener.name.plaintext.max.connections", "7")
     rig.set("max.connections", "9", broker="1")
-    assert rig.sockets.told[-1] == {"listener.name.plaintext.max.connections": "7", "max.connections": "9"}
+    rig.set("listener.name.plaintext.num.network.threads", "many", broker="1")
+    both = {"listener.name.plaintext.max.connections": "7", "max.connections": "9"}
+    assert rig.sockets.seen[-2:] == [both, both], "what cannot be read has no effect, nor do the others lose theirs"
     assert rig.dynamic.config.max_connections == 9
 
 

@@ -151,6 +151,7 @@ AFTER_A_CRASH = pytest.mark.parametrize("stop", [MemoryFileSystem.kill, lambda f
 def test_the_directory_has_all_kinds_of_files() -> None:
     names = {path.rpartition("/")[2] for path in PATHS}
     assert {name for name in names if not name[:20].isdigit()} == {
+        ".boot_id",
         ".kafka_cleanshutdown",
         "cleaner-offset-checkpoint",
         "leader-epoch-checkpoint",

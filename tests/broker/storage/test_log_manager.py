@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from barnabas.broker.storage.directories.log_directory import LogDirectory
 from barnabas.broker.storage.log.log import FetchIsolation, Log
 from barnabas.broker.storage.log_manager import LogDirectoryError, LogManager
 from barnabas.broker.storage.scheduler import ManualScheduler
@@ -85,6 +86,7 @@ def test_a_clean_stop_and_start() -> None:
     again = Node(node.fs).start()
     assert not node.fs.exists("/a/.kafka_cleanshutdown")
     assert again.manager.directories[0].clean_shutdown_epoch == 77
+    assert again.manager.previous_broker_epoch() == 77
     for tp in TPS:
         found = again.manager.get_log(tp)
         assert found is not None
@@ -99,6 +101,90 @@ def test_a_killed_broker_loses_nothing() -> None:
     again = Node(node.fs.kill()).start()
     assert [value for _, value in contents(again.log(TPS[0]))] == [f"v{n}" for n in range(5)]
     assert again.manager.directories[0].clean_shutdown_epoch is None
+    assert again.manager.previous_broker_epoch() == -1
+
+
+@pytest.mark.parametrize("epochs", [(5, None), (5, 6), (None, None), (5, -1)])
+def test_a_stop_counts_as_clean_only_if_every_directory_has_the_marker_of_it(epochs: tuple[int | None, ...]) -> None:
+    manager = Node(dirs=("/a", "/b")).start().manager
+    for directory, epoch in zip(manager.directories, epochs, strict=True):
+        directory.clean_shutdown_epoch = epoch
+    assert manager.previous_broker_epoch() == -1
+
+
+def test_a_stop_is_not_clean_if_a_directory_is_offline() -> None:
+    manager = Node(dirs=("/a", "/b")).start().manager
+    for directory in manager.directories:
+        directory.clean_shutdown_epoch = 5
+    assert manager.previous_broker_epoch() == 5
+    manager.directories[0].failure = OSError("broken")
+    assert manager.previous_broker_epoch() == -1
+
+
+def test_a_directory_knows_whether_the_machine_has_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = MemoryFileSystem()
+    fs.mkdir("/a")
+    directory = LogDirectory(fs, "/a")
+    assert directory.may_have_lost_power(), "it was never used"
+    directory.note_boot()
+    assert not directory.may_have_lost_power()
+    assert not LogDirectory(fs.kill(), "/a").may_have_lost_power()
+    assert LogDirectory(fs.crash(), "/a").may_have_lost_power()
+    monkeypatch.setattr(fs, "boot_id", lambda: "")
+    assert directory.may_have_lost_power(), "nobody knows"
+
+
+def with_unflushed_segments() -> tuple[MemoryFileSystem, TopicPartition]:
+    """Offset 0 is flushed, 1 to 3 are not, and segments begin at 0, 2 and 3."""
+    node = Node().start()
+    target = node.log(TPS[0])
+    node.append(target, "a")
+    target.flush()
+    node.manager.checkpoint_recovery_points()
+    node.append(target, "b")
+    for value in "cd":
+        target.roll()
+        node.append(target, value)
+    assert isinstance(node.fs, MemoryFileSystem)
+    return node.fs, TPS[0]
+
+
+def test_a_loss_of_power_leaves_no_hole() -> None:
+    fs, tp = with_unflushed_segments()
+    after = fs.crash()
+    assert len([entry for entry in after.listdir(f"/a/{tp.topic}-{tp.partition}") if entry.name.endswith(".log")]) == 3
+    again = Node(after).start()
+    target = again.log(tp)
+    assert (target.log_end_offset, contents(target)) == (1, [(0, "a")])
+    again.append(target, "e")
+    killed_in_the_next_run = Node(after.kill()).start()
+    assert contents(killed_in_the_next_run.log(tp)) == [(0, "a"), (1, "e")]
+
+
+def test_a_kill_leaves_gaps_alone() -> None:
+    """A truncation into a batch drops it whole, but not its offsets."""
+    fs, tp = with_unflushed_segments()
+    fs.unlink(f"/a/{tp.topic}-{tp.partition}/{2:020d}.log")
+    assert contents(Node(fs.kill()).start().log(tp)) == [(0, "a"), (1, "b"), (3, "d")]
+
+
+@pytest.mark.parametrize("name", ["cleaner-offset-checkpoint", "recovery-point-offset-checkpoint"])
+def test_gaps_that_may_be_the_cleaners_are_left_alone(name: str) -> None:
+    fs, tp = with_unflushed_segments()
+    after = fs.crash()
+    after.atomic_write(f"/a/{name}", f"0\n1\n{tp.topic} {tp.partition} 0\n".encode())
+    if name.startswith("recovery"):
+        after.atomic_write(f"/a/{name}", b"damaged")
+    assert Node(after).start().log(tp).log_end_offset == 3
+
+
+def test_a_compacted_log_is_flushed_before_the_next_segment_begins() -> None:
+    node = Node().start()
+    target = node.manager.get_or_create_log(TPS[0], TOPIC_ID, Settings(compact=True), True)
+    node.append(target, "a")
+    target.roll()
+    assert isinstance(node.fs, MemoryFileSystem)
+    assert contents(Node(node.fs.crash()).start().log(TPS[0])) == [(0, "a")]
 
 
 def test_a_new_log_goes_to_the_directory_with_the_fewest() -> None:
@@ -490,6 +576,25 @@ def test_a_new_log_after_a_power_cut(seed: int) -> None:
     assert [found.topic_id for found in Node(after).start().manager.all_logs()] == [TOPIC_ID] * 2
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_records_that_were_never_flushed_are_found_although_the_topic_id_was_torn(seed: int) -> None:
+    fs = MemoryFileSystem()
+    node = Node(fs).start()
+    for tp in TPS[:2]:
+        node.append(node.log(tp), "by luck")
+    after = fs.crash(random.Random(seed) if seed else None)
+    again = Node(after).start()
+    for tp in TPS[:2]:
+        survived = again.manager.get_log(tp)
+        assert survived is not None
+        before = contents(survived)
+        found = again.log(tp)  # the controller's push
+        assert (found, found.topic_id, contents(found)) == (survived, TOPIC_ID, before)
+        again.append(found, "next")
+        found.flush()
+    assert {log.topic_id for log in Node(after.crash()).start().manager.all_logs()} == {TOPIC_ID}
+
+
 def test_a_deletion_during_a_flush_is_no_disk_failure() -> None:
     node = Node().start()
     log = node.log(TPS[0])
@@ -514,11 +619,35 @@ def test_a_clean_start_costs_a_log_a_few_small_reads() -> None:
     again = Node(fs).start()
     assert len(again.manager.all_logs()) == len(tps)
     assert {look: round(count / len(tps)) for look, count in fs.looks.items() if count >= len(tps)} == {
-        "listdir": 5,  # leftovers of a crash, segments, snapshots thrice
+        "listdir": 3,  # leftovers of a crash, segments, snapshots
         "open": 3,  # both indexes' last entries, the end of the segment
         "read_bytes": 3,  # leader epochs, topic id, producers
     }
     assert all(not segment.is_open for log in again.manager.all_logs() for segment in log.segments)
+
+
+def test_a_new_log_costs_a_few_system_calls() -> None:
+    """Nothing is looked for in a directory that was made just now, except snapshots of producers."""
+    fs = CountingFileSystem()
+    node = Node(fs).start()
+    fs.looks.clear()
+    for index in range(50):
+        node.log(TopicPartition("many", index))
+    assert {look: count / 50 for look, count in fs.looks.items()} == {
+        "listdir": 1,
+        "open": 1,  # the first segment
+        "write_bytes": 1,  # the topic id
+    }
+
+
+def test_a_log_whose_directory_is_there_already_is_loaded() -> None:
+    """A directory that a crash left, or that a person put there."""
+    fs = MemoryFileSystem()
+    node = Node(fs).start()
+    node.append(node.log(TPS[0]), "v0")
+    again = Node(fs.kill())
+    again.manager.open_directories(1)
+    assert contents(again.log(TPS[0])) == [(0, "v0")]
 
 
 def test_retention_waits_until_the_topics_settings_are_known() -> None:

@@ -12,6 +12,8 @@ from barnabas.broker.storage.scheduler import ManualScheduler, Scheduler
 from barnabas.common.clock import FakeClock, SystemClock
 from tests.support.waiting import eventually
 
+WAIT_S = 60
+
 
 def test_tasks_run_when_due_and_in_order() -> None:
     clock = FakeClock()
@@ -36,12 +38,12 @@ def test_threads_run_tasks_and_stop() -> None:
     scheduler = Scheduler(2, SystemClock())
     both = threading.Barrier(3)
     for number in range(2):
-        scheduler.schedule_once(f"meet-{number}", lambda: both.wait(10))
-    both.wait(10)
+        scheduler.schedule_once(f"meet-{number}", lambda: both.wait(WAIT_S))
+    both.wait(WAIT_S)
     repeated = threading.Semaphore(0)
     scheduler.schedule("often", repeated.release, 1)
     for _ in range(3):
-        assert repeated.acquire(timeout=10)
+        assert repeated.acquire(timeout=WAIT_S)
     scheduler.shutdown()
     assert scheduler.schedule_once("too late", lambda: None).cancelled
 
@@ -58,7 +60,7 @@ def test_threads_have_the_name_of_their_scheduler(name: str, os_name: str) -> No
         done.set()
 
     scheduler.schedule_once("note", note)
-    assert done.wait(10)
+    assert done.wait(WAIT_S)
     scheduler.shutdown()
     assert names == [f"{name}-0", os_name]
 
@@ -74,7 +76,7 @@ def test_a_failing_task_is_logged_and_runs_again(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR):
         scheduler.schedule("failing", fail, 1)
         for _ in range(2):
-            assert runs.acquire(timeout=10)
+            assert runs.acquire(timeout=WAIT_S)
         scheduler.shutdown()
     assert "background task failing failed" in caplog.text
 
@@ -93,8 +95,8 @@ def test_the_number_of_threads_can_change() -> None:
     def meet(count: int) -> None:
         together = threading.Barrier(count + 1)
         for number in range(count):
-            scheduler.schedule_once(f"meet-{number}", lambda: together.wait(10))
-        together.wait(10)
+            scheduler.schedule_once(f"meet-{number}", lambda: together.wait(WAIT_S))
+        together.wait(WAIT_S)
 
     meet(3)
     scheduler.resize(1)

@@ -10,7 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from tests.compare.authorization.questions.build import build
 from tests.compare.authorization.session import Session
 from tests.compare.authorization.users import EVERYBODY, FOR_EVERYBODY, PUBLIC, Rules, Type
-from tests.compare.authorization.world import World
+from tests.compare.authorization.world import SHARE_KEY, World
 from tests.support.waiting import eventually
 
 _ACLS_AT_ONCE = 500
@@ -32,6 +32,8 @@ class Preparation:
         for beginning in ("open-", "shut-"):
             self._commit_offsets(f"{beginning}g")
             self._join_consumer_group(f"{beginning}c")
+            self._join_share_group(f"{beginning}s")
+            self._alter_share_offsets(f"{beginning}e")
             self._begin_transaction(f"{beginning}x")
             self._create_token(f"{beginning}u", f"{beginning}token")
         self._create_acls(users)
@@ -99,6 +101,36 @@ class Preparation:
 
         eventually(f"a member of {group} has its partitions", has_joined)
 
+    def _join_share_group(self, group: str) -> None:
+        self._await_coordinator(group, 0)
+        self._await_coordinator(SHARE_KEY, 2, version=6)
+        fields = {"group_id": group, "member_id": f"member of {group}"}
+        first = {"subscribed_topic_names": ["open-t", "shut-t"]}
+        epochs = [0]
+
+        def has_joined() -> bool:
+            answer = self._ask(Key.SHARE_GROUP_HEARTBEAT, 1, **fields, **first, member_epoch=epochs[-1])
+            if not answer.error_code:
+                epochs.append(answer.member_epoch)
+                first.clear()
+            owned = None if answer.assignment is None else answer.assignment.topic_partitions
+            return bool(owned)
+
+        eventually(f"a member of {group} has its partitions", has_joined)
+
+    def _alter_share_offsets(self, group: str) -> None:
+        """Make a share group without members."""
+        self._await_coordinator(group, 0)
+        partitions = [{"partition_index": 0, "start_offset": 0}]
+        topics = [{"topic_name": name, "partitions": partitions} for name in ("open-t", "shut-t", PUBLIC)]
+
+        def is_altered() -> bool:
+            answer = self._ask(Key.ALTER_SHARE_GROUP_OFFSETS, 0, group_id=group, topics=topics)
+            errors = [partition.error_code for topic in answer.responses for partition in topic.partitions]
+            return not answer.error_code and not any(errors)
+
+        eventually(f"{group} has its offsets", is_altered)
+
     def _begin_transaction(self, transactional_id: str) -> None:
         self._await_coordinator(transactional_id, 1)
         found: list[Any] = []
@@ -123,9 +155,9 @@ class Preparation:
 
         eventually("the transaction has its partitions", has_begun)
 
-    def _await_coordinator(self, name: str, kind: int) -> None:
+    def _await_coordinator(self, name: str, kind: int, version: int = 4) -> None:
         def is_found() -> bool:
-            answer = self._ask(Key.FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=[name])
+            answer = self._ask(Key.FIND_COORDINATOR, version, key_type=kind, coordinator_keys=[name])
             return not answer.coordinators[0].error_code
 
         eventually(f"{name} has a coordinator", is_found)

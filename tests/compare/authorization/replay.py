@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from barnabas.cluster import HOST
 from tests.compare.authorization.preparation import Preparation, deleted
-from tests.compare.authorization.questions import administration, controllers, groups, records
+from tests.compare.authorization.questions import administration, controllers, groups, records, share, streams
 from tests.compare.authorization.questions.build import build
 from tests.compare.authorization.questions.question import Question
 from tests.compare.authorization.session import Session
@@ -28,7 +28,8 @@ class Case(NamedTuple):
 
 def questions() -> list[Question]:
     """Return all questions."""
-    return [*records.questions(), *groups.questions(), *administration.questions(), *controllers.questions()]
+    asked = (records, groups, share, streams, administration, controllers)
+    return [question for some in asked for question in some.questions()]
 
 
 def cases() -> Mapping[Rules, list[Case]]:
@@ -64,6 +65,9 @@ def settings(ports: tuple[int, int]) -> dict[str, str]:
         "group.consumer.max.session.timeout.ms": "3600000",
         "group.consumer.session.timeout.ms": "3600000",
         "group.consumer.max.heartbeat.interval.ms": "3600000",
+        "group.share.max.session.timeout.ms": "3600000",
+        "group.share.session.timeout.ms": "3600000",
+        "group.share.max.heartbeat.interval.ms": "3600000",
     }
 
 

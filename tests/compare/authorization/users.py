@@ -29,7 +29,7 @@ TOKEN = "token"
 #: The ends of the names of each type. `t` exists; `d` exists and may be deleted; `n` is missing; `m!` is no valid name.
 ENDS = {
     Type.TOPIC: ("t", "d", "n", "m!"),
-    Type.GROUP: ("g", "c", "n"),
+    Type.GROUP: ("g", "c", "s", "e", "n"),
     Type.TRANSACTIONAL_ID: ("x", "i", "n"),
     Type.DELEGATION_TOKEN: (TOKEN,),
     Type.USER: ("u",),

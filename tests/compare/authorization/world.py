@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from barnabas.common.ids import uuid_to_string
 from barnabas.security.values import CLUSTER_NAME
 from tests.compare.authorization.users import ENDS, OPEN, PUBLIC, SHUT, TOKEN
 
 UNKNOWN_ID = bytes(range(16))
+SHARE_KEY = f"shut-s:{uuid_to_string(UNKNOWN_ID)}:0"  # of the coordinator of a share partition
 BROKER, CLIENT_METRICS, LOGGER, NEW_ACL = "0", "some-metrics", "root", "some-acl"
 
 
@@ -24,7 +26,7 @@ class World:
         """Know all names that do not depend on the broker."""
         ends = {end for some in ENDS.values() for end in some} - {TOKEN}
         names = [beginning + end for beginning in (OPEN, SHUT) for end in ends]
-        others = (PUBLIC, BROKER, CLIENT_METRICS, LOGGER, NEW_ACL, CLUSTER_NAME)
+        others = (PUBLIC, BROKER, CLIENT_METRICS, LOGGER, NEW_ACL, CLUSTER_NAME, SHARE_KEY)
         for name in (*names, *(f"User:{name}" for name in names), *others):
             self.known[name] = name
 

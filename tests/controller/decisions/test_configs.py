@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller.decision import Decision
 from barnabas.controller.decisions.configs import (
     APPEND,
     DELETE,
@@ -15,10 +16,17 @@ from barnabas.controller.decisions.configs import (
     alter_configs,
     incremental_alter_configs,
 )
-from barnabas.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from barnabas.controller.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    ELR_VERSION,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k33_alter_configs as legacy_wire
 from barnabas.protocol.messages import k44_incremental_alter_configs as wire
+from barnabas.protocol.metadata_records import FeatureLevelRecord
 from tests.controller.rig import Rig
 
 Outcome = tuple[ErrorCode, str | None]
@@ -172,8 +180,42 @@ def test_brokers_groups_and_client_metrics(rig: Rig) -> None:
     assert alter(rig, ("interval.ms", SET, "1000"), kind=CLIENT_METRICS_RESOURCE, name="m") == OK
     assert alter(rig, ("x", SET, "1"), kind=CLIENT_METRICS_RESOURCE, name="m")[0] is ErrorCode.INVALID_REQUEST
     assert alter(rig, ("x", SET, "1"), kind=GROUP_RESOURCE, name="g")[0] is ErrorCode.INVALID_CONFIG
-    assert configs(rig, BROKER_RESOURCE, "") == {"log.retention.ms": "5"}
+    assert configs(rig, BROKER_RESOURCE, "") == {"log.retention.ms": "5", "min.insync.replicas": "1"}
     assert configs(rig, GROUP_RESOURCE, "g") == {"consumer.session.timeout.ms": "46000"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "message"),
+    [
+        (
+            "interval.ms",
+            "99",
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 99 for interval.ms, interval must be between 100",
+        ),
+        ("interval.ms", "soon", ErrorCode.INVALID_CONFIG, "Invalid value soon for configuration interval.ms"),
+        ("match", "client_id", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: client_id"),
+        ("match", "colour=red", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: colour=red"),
+        (
+            "match",
+            "client_id=a,client_id=b=c",
+            ErrorCode.INVALID_CONFIG,
+            "Illegal client matching pattern: client_id=b=c",
+        ),
+    ],
+)
+def test_client_metrics_that_no_client_could_obey(
+    rig: Rig, name: str, value: str, code: ErrorCode, message: str
+) -> None:
+    outcome = alter(rig, (name, SET, value), kind=CLIENT_METRICS_RESOURCE, name="m")
+    assert outcome[0] is code
+    assert (outcome[1] or "").startswith(message)
+
+
+def test_lists_of_client_metrics_grow(rig: Rig) -> None:
+    assert alter(rig, ("match", SET, "client_id=a"), kind=CLIENT_METRICS_RESOURCE, name="m") == OK
+    assert alter(rig, ("match", APPEND, "client_software_name=b"), kind=CLIENT_METRICS_RESOURCE, name="m") == OK
+    assert configs(rig, CLIENT_METRICS_RESOURCE, "m") == {"match": "client_id=a,client_software_name=b"}
 
 
 def test_a_resource_named_twice_is_refused(rig: Rig) -> None:
@@ -191,3 +233,54 @@ def test_the_sources_of_a_topics_configs() -> None:
     assert (found["retention.ms"].value, found["retention.ms"].source) == ("5", 3)
     assert (found["segment.bytes"].value, found["segment.bytes"].source) == ("1048577", 4)
     assert (found["max.message.bytes"].value, found["max.message.bytes"].source) == ("1048588", 5)
+
+
+# -- min.insync.replicas with eligible leader replicas (rule 5)
+
+MIN_ISR = "min.insync.replicas"
+
+
+@pytest.fixture
+def eligible() -> Rig:
+    """Topics a, b and c with ELRs; c has no leader."""
+    rig = Rig()
+    rig.join(0, 1, 2)
+    for name, replicas in (("a", [0, 1]), ("b", [0, 1]), ("c", [1, 2])):
+        rig.create(name, [replicas], min_insync_replicas="2")
+    for broker_id in (2, 1):
+        rig.heartbeat(broker_id, want_fence=True)
+    return rig
+
+
+def elrs(rig: Rig) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    return {name: (rig.partition(name).elr, rig.partition(name).last_known_elr) for name in "abc"}
+
+
+def test_a_change_of_min_isr_clears_the_elrs_for_which_it_counts(eligible: Rig) -> None:
+    assert elrs(eligible) == {"a": ((1,), ()), "b": ((1,), ()), "c": ((1, 2), (1,))}
+    before = eligible.partition("a")
+    assert alter(eligible, ("retention.ms", SET, "5"), name="a") == OK
+    assert alter(eligible, (MIN_ISR, SET, "1"), name="a", validate_only=True) == OK
+    assert eligible.partition("a") == before
+    assert alter(eligible, (MIN_ISR, SET, "1"), name="a") == OK
+    assert elrs(eligible) == {"a": ((), ()), "b": ((1,), ()), "c": ((1, 2), (1,))}
+    assert eligible.partition("a").partition_epoch == before.partition_epoch + 1
+    assert alter(eligible, (MIN_ISR, SET, "1"), kind=BROKER_RESOURCE, name="") == OK
+    assert elrs(eligible) == {"a": ((), ()), "b": ((), ()), "c": ((), (1,))}, "c waits for its last leader"
+
+
+def test_a_disabled_feature_does_not_keep_an_elr_that_is_not_true(eligible: Rig) -> None:
+    eligible.decide(lambda _view: Decision([FeatureLevelRecord(name=ELR_VERSION, feature_level=0)], None))
+    assert alter(eligible, (MIN_ISR, DELETE, None), name="b") == OK
+    assert elrs(eligible)["b"] == ((), ())
+
+
+def test_min_isr_is_the_same_on_all_brokers(eligible: Rig) -> None:
+    refused = ErrorCode.INVALID_CONFIG
+    of_a_broker = (refused, "Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
+    of_all = (refused, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
+    for operation, value in ((SET, "1"), (DELETE, None)):
+        assert alter(eligible, (MIN_ISR, operation, value), kind=BROKER_RESOURCE, name="0") == of_a_broker
+    assert alter(eligible, (MIN_ISR, DELETE, None), kind=BROKER_RESOURCE, name="") == of_all
+    assert replace(eligible, {"log.retention.ms": "1"}, kind=BROKER_RESOURCE, name="") == of_all
+    assert alter(eligible, (MIN_ISR, SET, "2"), kind=BROKER_RESOURCE, name="") == OK

@@ -136,7 +136,8 @@ def test_only_the_replicas_of_a_failed_directory_leave_the_isrs(rig: Rig) -> Non
     fail(rig, 0, A)
     assert rig.image.brokers[0].log_dirs == (B,)
     states = [rig.partition("t", 0), rig.partition("t", 1), rig.partition("u")]
-    assert [(p.leader, p.isr) for p in states] == [(1, (1,)), (0, (0, 1)), (NO_LEADER, (0,))]
+    assert [(p.leader, p.isr) for p in states] == [(1, (1,)), (0, (0, 1)), (NO_LEADER, ())]
+    assert (states[2].elr, states[2].last_known_elr) == ((0,), (0,))
     rig.push()
     update = [message for message in rig.brokers[1].take() if isinstance(message, UpdateMetadataRequest)][-1]
     found = {
@@ -156,11 +157,13 @@ def test_a_replica_reported_in_a_failed_directory_leaves_the_isr(rig: Rig) -> No
 def test_an_emptied_disk_is_not_elected(rig: Rig) -> None:
     topic_id = rig.create("t", [[1]])
     register(rig, 1, A[:-1] + b"!", incarnation=RESTARTED)
-    assert (rig.partition("t").leader, rig.partition("t").isr) == (NO_LEADER, (1,))
+    t = rig.partition("t")
+    assert (t.leader, t.isr, t.elr, t.last_known_elr) == (NO_LEADER, (), (), (1,))
     assert assign(rig, 1, A[:-1] + b"!", topic_id, 0) == [ErrorCode.NONE]
     assert rig.partition("t").leader == NO_LEADER
     register(rig, 1, C, incarnation=2)
-    assert rig.partition("t").leader == 1, "the right disk is back"
+    t = rig.partition("t")
+    assert (t.leader, t.isr, t.last_known_elr) == (1, (1,), ()), "the right disk is back"
 
 
 def test_an_unclean_election_accepts_an_emptied_disk(rig: Rig) -> None:
@@ -231,3 +234,25 @@ def test_cordoning_is_in_snapshots_and_survives_a_restart(rig: Rig) -> None:
     assert rig.image.brokers[0].takes_replicas
     cordon(rig, 0, [A, B])
     assert not rig.image.brokers[0].takes_replicas
+
+
+def test_a_log_elsewhere_is_not_the_data_of_an_eligible_replica() -> None:
+    rig = Rig(min_insync_replicas="2")
+    register(rig, 1, A, B)
+    register(rig, 2, C)
+    topic_id = rig.create("t", [[2, 1]])
+    assign(rig, 1, A, topic_id, 0)
+    rig.heartbeat(1, want_fence=True)
+    assert rig.partition("t").elr == (1,)
+    request = registration(1, 9, log_dirs=[B], previous_broker_epoch=rig.image.brokers[1].epoch)
+    rig.decide(lambda view: rig.controller.register(view, request))
+    rig.heartbeat(1)
+    assert rig.partition("t").elr == (1,), "the stop was clean, but A is gone"
+    rig.heartbeat(2, want_fence=True)
+    assert (rig.partition("t").leader, rig.partition("t").elr) == (NO_LEADER, (1, 2))
+    assign(rig, 1, B, topic_id, 0)
+    assert (rig.partition("t").leader, rig.partition("t").directory(1)) == (NO_LEADER, A), "rule 3"
+    rig.heartbeat(2)
+    assert (rig.partition("t").leader, rig.partition("t").elr) == (2, (1,))
+    assign(rig, 1, B, topic_id, 0)
+    assert (rig.partition("t").elr, rig.partition("t").directory(1)) == ((), B), "rule 4"

@@ -6,10 +6,24 @@ from typing import Any
 
 import pytest
 
-from barnabas.protocol.errors import ErrorCode
+from barnabas.broker.metadata.features import SUPPORTED_FEATURES
+from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.controller.decision import Decision
+from barnabas.controller.decisions.features import update_features
+from barnabas.controller.decisions.registration import register_controller, unregister_broker
+from barnabas.controller.image import Endpoint, Image, PartitionKey
+from barnabas.controller.image_editor import ImageEditor
+from barnabas.controller.metadata.snapshot import image_records
+from barnabas.metrics.table import catalogue as rows
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages import k57_update_features as features_wire
+from barnabas.protocol.messages import k70_controller_registration as controller_wire
+from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Listener
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.push_tags import TAG_OBEYED_OFFSET, Applied, set_applied
+from barnabas.protocol.metadata_records import FeatureLevelRecord, PartitionRecord
+from barnabas.protocol.push_tags import TAG_OBEYED_OFFSET, Applied, records_of, set_applied
+from tests.controller.fake_quorum import QuorumRig
 from tests.controller.rig import Rig, registration
 from tests.controller.test_broker_registry import SESSION_MS, refused
 
@@ -153,7 +167,7 @@ def test_the_log_holds_its_offsets_across_restarts_and_snapshots() -> None:
     rig.join(0)
     applied_there = [Applied(rig.image.offset, rig.controller.epoch)]
     for round_ in range(3):
-        rig.controller._log._max_bytes = 100
+        rig.controller._snapshot_bytes = 100
         rig.controller.loop.step()
         rig = rig.restart()
         applied_there.append(Applied(rig.image.offset, rig.controller.epoch))
@@ -171,3 +185,171 @@ def test_a_tag_of_a_wrong_size_is_an_invalid_registration() -> None:
 @pytest.mark.parametrize("offset", [-1, -(2**63)])
 def test_a_broker_that_has_applied_nothing_may_register(offset: int) -> None:
     register(Rig(), with_applied(1, offset))
+
+
+def controller_request(controller_id: int = 101, **fields: Any) -> controller_wire.ControllerRegistrationRequest:
+    values: dict[str, Any] = {
+        "controller_id": controller_id,
+        "incarnation_id": b"c" * 16,
+        "listeners": [controller_wire.Listener(name="CONTROLLER", host="h", port=9, security_protocol=0)],
+        "features": [
+            controller_wire.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+        ],
+    }
+    return controller_wire.ControllerRegistrationRequest(**{**values, **fields})
+
+
+def test_a_controller_registers_and_brokers_learn_its_address() -> None:
+    rig = Rig()
+    rig.join(0)
+    rig.push()
+    rig.brokers[0].take()
+    rig.decide(lambda view: register_controller(view, controller_request()))
+    assert rig.image.controllers[101].endpoints == (Endpoint("CONTROLLER", "h", 9, 0),)
+    rig.push()
+    (pushed,) = rig.brokers[0].take()
+    (record,) = records_of(pushed)
+    assert (record.controller_id, record.incarnation_id, record.features) == (101, bytes(16), [])
+    assert [(e.host, e.port) for e in record.end_points] == [("h", 9)]
+    offset = rig.image.offset
+    rig.decide(lambda view: register_controller(view, controller_request()))
+    assert rig.image.offset == offset
+    again = rig.restart()
+    assert again.image.controllers == rig.image.controllers
+    again.controller._snapshot_bytes = 1
+    again.controller.loop.step()
+    assert again.restart().image.controllers == rig.image.controllers
+
+
+@pytest.mark.parametrize(
+    ("fields", "level", "code"),
+    [
+        ({"listeners": []}, 30, ErrorCode.INVALID_REGISTRATION),
+        ({"features": []}, 30, ErrorCode.UNSUPPORTED_VERSION),
+        ({}, 14, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_controllers_that_are_refused(fields: dict[str, Any], level: int, code: ErrorCode) -> None:
+    rig = Rig()
+    old = FeatureLevelRecord(name="metadata.version", feature_level=level)
+    rig.decide(lambda _view: Decision([old], None))
+    with pytest.raises(ApiError) as refused:
+        rig.decide(lambda view: register_controller(view, controller_request(**fields)))
+    assert refused.value.code is code
+
+
+def test_a_controller_must_support_a_new_feature_level() -> None:
+    rig = Rig()
+    request = controller_request()
+    (limited,) = (feature for feature in request.features if feature.name == "group.version")
+    limited.min_supported_version = 1
+    rig.decide(lambda view: register_controller(view, request))
+    update = features_wire.FeatureUpdateKey(feature=limited.name, max_version_level=0, upgrade_type=2)
+    message = features_wire.UpdateFeaturesRequest(feature_updates=[update])
+    response = rig.decide(lambda view: update_features(view, message, 2))
+    assert "Controller 101 only supports versions 1" in response.error_message
+
+
+def test_the_active_controller_registers_itself() -> None:
+    quorum = QuorumRig(2)
+    for node_id, rig in quorum.rigs.items():
+        rig.controller.registration = controller_request(node_id)
+    for node_id in (101, 100):
+        quorum.elect(node_id)
+        assert node_id in quorum[101].image.controllers
+    end = quorum[100].image.offset
+    quorum.elect(101)
+    assert quorum[101].image.offset == end + 1  # the control record of the election only
+
+
+# -- eligible leader replicas
+
+
+@pytest.fixture
+def eligible() -> Rig:
+    """Partition t-0 without a leader: the ELR is 0 and 1, the last leader 0."""
+    rig = Rig(min_insync_replicas="2")
+    rig.join(0, 1, 2)
+    rig.create("t", [[0, 1, 2]])
+    for broker_id in (2, 1, 0):
+        rig.heartbeat(broker_id, want_fence=True)
+    return rig
+
+
+def state(rig: Rig) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    p = rig.partition("t")
+    return p.leader, p.isr, p.elr, p.last_known_elr
+
+
+def restarted(rig: Rig, broker_id: int, previous_broker_epoch: int) -> None:
+    incarnation = rig.image.offset
+    register(rig, registration(broker_id, incarnation, previous_broker_epoch=previous_broker_epoch))
+    rig.heartbeat(broker_id)
+
+
+def test_a_broker_that_stopped_cleanly_stays_eligible(eligible: Rig) -> None:
+    assert state(eligible) == (-1, (), (0, 1), (0,))
+    restarted(eligible, 1, eligible.image.brokers[1].epoch)
+    assert state(eligible) == (1, (1,), (0,), ())
+    assert eligible.registry.meter(rows.ELECTION_FROM_ELIGIBLE_LEADER_REPLICAS_PER_SEC).count == 1
+    assert eligible.registry.meter(rows.UNCLEAN_LEADER_ELECTIONS_PER_SEC).count == 0
+
+
+@pytest.mark.parametrize("epoch", [-1, 0, 10_000])
+def test_a_broker_that_did_not_stop_cleanly_leaves_the_elr(eligible: Rig, epoch: int) -> None:
+    restarted(eligible, 1, epoch)
+    assert state(eligible) == (-1, (), (0,), (0,))
+    restarted(eligible, 2, eligible.image.brokers[2].epoch)
+    assert state(eligible) == (-1, (), (0,), (0,)), "2 left an ISR that was large enough without it"
+
+
+def test_it_leaves_an_elr_from_before_the_feature_was_disabled(eligible: Rig) -> None:
+    disabled = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0)
+    eligible.decide(lambda _view: Decision([disabled], None))
+    restarted(eligible, 1, -1)
+    assert state(eligible) == (-1, (), (0,), (0,))
+    restarted(eligible, 0, eligible.image.brokers[0].epoch)
+    assert state(eligible) == (0, (0,), (), ())
+
+
+def test_the_last_leader_leads_again_after_all_stopped_uncleanly(eligible: Rig) -> None:
+    restarted(eligible, 1, -1)
+    restarted(eligible, 0, -1)
+    assert state(eligible) == (0, (0,), (), ())
+    assert eligible.registry.meter(rows.UNCLEAN_LEADER_ELECTIONS_PER_SEC).count == 1
+
+
+def test_the_only_replica_leads_again_after_an_unclean_stop(eligible: Rig) -> None:
+    restarted(eligible, 1, -1)
+    eligible.create("one", [[1]])
+    eligible.tick(SESSION_MS + 1)
+    restarted(eligible, 1, -1)
+    p = eligible.partition("one")
+    assert (p.leader, p.isr, p.elr, p.last_known_elr) == (1, (1,), (), ())
+
+
+def test_a_broker_that_was_unregistered_is_not_eligible(eligible: Rig) -> None:
+    epoch = eligible.image.brokers[1].epoch
+    eligible.decide(lambda view: unregister_broker(view, 1))
+    restarted(eligible, 1, epoch)
+    assert state(eligible) == (-1, (), (0,), (0,))
+
+
+def test_the_elr_outlives_a_restart_of_the_controller_and_a_snapshot(eligible: Rig) -> None:
+    before = eligible.partition("t")
+    assert eligible.restart().partition("t") == before
+    editor = ImageEditor(Image())
+    editor.apply_all(image_records(eligible.image), 0)
+    assert editor.image().partition(PartitionKey(eligible.image.topic_ids["t"], 0)) == before
+
+
+def test_brokers_learn_the_elr(eligible: Rig) -> None:
+    cache = MetadataCache()
+    eligible.push()
+    for request in eligible.brokers[2].take():
+        if isinstance(request, UpdateMetadataRequest):
+            partitions = [record for record in records_of(request) if isinstance(record, PartitionRecord)]
+            cache.apply_update_metadata(request, partitions=partitions)
+    found = cache.snapshot.topics["t"].partitions[0]
+    assert (found.leader, found.isr, found.elr, found.last_known_elr) == (-1, (), (0, 1), (0,))

@@ -9,6 +9,7 @@ import pytest
 from barnabas.common.ids import ZERO_UUID, random_uuid
 from barnabas.controller.decisions import topics
 from barnabas.controller.decisions.topics import create_partitions, create_topics, delete_topics
+from barnabas.controller.image import TOPIC_RESOURCE
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
@@ -336,7 +337,7 @@ def test_topics_are_deleted_by_name_and_by_id(rig: Rig) -> None:
     results = delete(rig, ("a", ZERO_UUID), (None, b_id), names=["c"])
     assert {r.name: r.error_code for r in results} == {"a": 0, "b": 0, "c": 0}
     assert not rig.image.topics
-    assert not rig.image.configs
+    assert not [resource for resource in rig.image.configs if resource.type == TOPIC_RESOURCE]
 
 
 def test_invalid_deletions(rig: Rig) -> None:

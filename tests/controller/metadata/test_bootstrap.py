@@ -11,6 +11,7 @@ from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.controller.decision import Decision
 from barnabas.controller.decisions.features import update_features
+from barnabas.controller.image import BROKER_RESOURCE
 from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
 from barnabas.protocol.messages import k57_update_features as update_wire
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
@@ -31,6 +32,12 @@ from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.kafka.kafka_tools import SMALL_JVM, KafkaTools
 
 DIRS = [b"a" * 16, b"b" * 16]
+
+
+LEVELS = {
+    "eligible.leader.replicas.version": 1, "group.version": 1, "share.version": 1, "streams.version": 1,
+    "transaction.version": 2,
+}  # fmt: skip
 
 
 def bootstrap(*records: FeatureLevelRecord | UserScramCredentialRecord | TopicRecord) -> MemoryFileSystem:
@@ -62,12 +69,12 @@ def cordon(rig: Rig) -> None:
 
 
 def snapshot(rig: Rig) -> None:
-    rig.controller._log._max_bytes = 1
+    rig.controller._snapshot_bytes = 1
     rig.controller.loop.step()
 
 
 def test_a_new_cluster_has_kafkas_newest_version() -> None:
-    assert Rig().image.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert Rig().image.features == {"metadata.version": 30, **LEVELS}
 
 
 def test_an_older_cluster_starts_and_can_be_upgraded() -> None:
@@ -99,9 +106,15 @@ def test_credentials_are_kept_through_restarts_and_snapshots() -> None:
 
 def test_features_that_are_not_built_stay_disabled() -> None:
     record = TopicRecord(name="t", topic_id=b"x" * 16)
-    rig = Rig(bootstrap(level(30), level(1, "share.version"), level(0, "streams.version"), record))
+    rig = Rig(bootstrap(level(30), level(1, "future.version"), level(0, "kraft.version"), record))
     assert rig.image.features == {"metadata.version": 30}
     assert rig.image.topics == {}
+
+
+def test_eligible_leader_replicas_come_with_one_min_isr_for_all_brokers() -> None:
+    rig = Rig(bootstrap(level(30), level(1, "eligible.leader.replicas.version")), min_insync_replicas="2")
+    assert rig.image.resource_configs(BROKER_RESOURCE, "") == {"min.insync.replicas": "2"}
+    assert Rig(bootstrap(level(30)), min_insync_replicas="2").image.configs == {}
 
 
 def test_an_unusable_bootstrap_file_is_a_one_line_error() -> None:
@@ -130,7 +143,7 @@ def test_a_directory_that_kafka_formatted(tools: KafkaTools, tmp_path: Path) -> 
     fs = OsFileSystem()
     MetadataDirectory.open(fs, str(data), 100, CLUSTER_ID).close()
     rig = Rig(fs, directory=str(data))
-    assert rig.image.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert rig.image.features == {"metadata.version": 30, "eligible.leader.replicas.version": 1, **LEVELS}
     assert list(rig.image.security.credentials) == [("alice", 1)]
     rig.controller.stop()
 

@@ -10,11 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.common.disk.faulty_files import MemoryFileSystem
+from barnabas.broker.storage.directories.checkpoints import OffsetCheckpoint
+from barnabas.common.clock import FakeClock
+from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.controller.image import Image
 from barnabas.controller.metadata.durable_end import DurableEnd
 from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
-from tests.controller.rig import Rig
+from barnabas.controller.metadata.metadata_log import MetadataLog
+from barnabas.controller.metadata.record_batches import encode_batch
+from barnabas.protocol.metadata_records import FeatureLevelRecord
+from tests.controller.rig import Rig, make_config
 from tests.controller.test_quorum_controller import contents
 
 DIRECTORY = "/meta/__cluster_metadata-0"
@@ -26,9 +32,9 @@ def filled(*, with_snapshot: bool) -> tuple[MemoryFileSystem, Image]:
     rig.join(0)
     rig.create("t", [[0], [0]], retention_ms="7")
     if with_snapshot:
-        rig.controller._log._max_bytes = 100
+        rig.controller._snapshot_bytes = 100
         rig.controller.loop.step()
-        rig.controller._log._max_bytes = 1 << 20
+        rig.controller._snapshot_bytes = 1 << 20
     rig.create("u", [[0]])
     rig.controller.stop()
     assert isinstance(rig.fs, MemoryFileSystem)
@@ -119,6 +125,62 @@ def test_the_written_end_is_never_beyond_the_durable_end() -> None:
         assert DurableEnd(fs.crash(random.Random(seed)), "/meta").read() <= image.offset + 1
 
 
+def test_beside_a_broker_the_end_is_in_a_file_of_its_own() -> None:
+    fs = MemoryFileSystem()
+    fs.mkdir("/meta/__cluster_metadata-0")
+    alone, shared = DurableEnd(fs, "/meta"), DurableEnd(fs, "/meta", is_shared=True)
+    alone.write(5)
+    assert shared.read() == 5, "a controller became a node with both roles"
+    shared.write(9)
+    OffsetCheckpoint(fs, DURABLE_END).write({TopicPartition("t", 0): 3})  # the broker writes its own
+    assert shared.read() == alone.read() == 9, "and the other way round"
+    OffsetCheckpoint(fs, DURABLE_END).write({TopicPartition("__cluster_metadata", 0): 12})
+    assert shared.read() == alone.read() == 9, "an entry that is too high would refuse a whole log"
+
+
+def test_a_change_of_roles_leaves_no_old_entry_behind() -> None:
+    """The log is cut after the change, and an entry from before it would count again after the next one."""
+    fs, image = PLAIN
+    end = image.offset + 1
+    disk = fs.kill()
+    OffsetCheckpoint(disk, DURABLE_END).write({TopicPartition("__cluster_metadata", 0): end, TopicPartition("t", 0): 3})
+    shared = DurableEnd(disk, "/meta", is_shared=True)
+    shared.check(DIRECTORY, 0)
+    assert OffsetCheckpoint(disk, DURABLE_END).read() == {TopicPartition("t", 0): 3}, "the broker's are still there"
+    assert shared.read() == end
+    shared.lower(3)
+    alone = DurableEnd(disk, "/meta")
+    assert alone.read() == 3
+    alone.check(DIRECTORY, 0)
+    assert not disk.exists(f"{DIRECTORY}/recovery-point-offset-checkpoint")
+    alone.lower(2)
+    assert shared.read() == 2
+
+
+def test_a_crash_while_an_entry_moves_lets_the_lower_one_count() -> None:
+    fs, image = PLAIN
+    end = image.offset + 1
+    for operations in range(1, 20):
+        disk = fs.kill()
+        disk.write_bytes(DURABLE_END, fs.read_bytes(DURABLE_END), sync=True)
+        faulty = FaultyFileSystem(disk)
+        faulty.fail_at = faulty.operations + operations
+        try:
+            DurableEnd(faulty, "/meta", is_shared=True).check(DIRECTORY, 0)
+        except OSError:
+            for again in (disk.crash(), disk.kill()):
+                assert DurableEnd(again, "/meta", is_shared=True).read() == end
+                assert DurableEnd(again, "/meta").read() == end
+        else:
+            break
+    else:
+        raise AssertionError("it never came to its end")
+    disk = fs.kill()
+    DurableEnd(disk, "/meta", is_shared=True).write(2)  # as if the two were from different times
+    assert DurableEnd(disk, "/meta").read() == 2
+    assert DurableEnd(disk, "/meta", is_shared=True).read() == 2
+
+
 def test_the_identity_of_the_directory() -> None:
     fs = MemoryFileSystem()
     MetadataDirectory.open(fs, "/meta", 100, "cluster-a").close()
@@ -137,3 +199,21 @@ def test_the_identity_of_the_directory() -> None:
             assert found.cluster_id == "cluster-a"
             accepted += 1
     assert accepted <= 8 * len("#crc32c="), "the checksum line went, the content is whole"
+
+
+def test_an_unflushed_append_that_began_a_segment_is_a_torn_tail() -> None:
+    """A power cut may keep the name of the new segment, and lose the end of the one before it."""
+    fs = MemoryFileSystem()
+    log = MetadataLog("/meta", make_config(), FakeClock(), fs)
+    log.open_epoch()
+    record = FeatureLevelRecord(name="metadata.version", feature_level=30)
+    log.append(encode_batch([record], 1))
+    log.flush()
+    log.append(encode_batch([record], 1))
+    log._log.roll()
+    log.append(encode_batch([record], 1))
+    again = MetadataLog("/meta", make_config(), FakeClock(), fs.crash())
+    assert again.next_offset == 1
+    assert again.append(encode_batch([record], 1)) == 1
+    again.flush()
+    assert [offset for offset, _ in again.replay()] == [0, 1]

@@ -34,7 +34,7 @@ def test_kafka_reads_the_log_and_the_snapshot(tools: KafkaTools, tmp_path: Path)
     directory = tmp_path / "__cluster_metadata-0"
     output = dump(tools, directory / "00000000000000000000.log")
     assert [name for name in RECORDS if f'"type":"{name}"' not in output] == []
-    rig.controller._log._max_bytes = 100
+    rig.controller._snapshot_bytes = 100
     rig.controller.loop.step()
     (snapshot,) = directory.glob("*.checkpoint")
     output = dump(tools, snapshot)

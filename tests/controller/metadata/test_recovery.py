@@ -6,14 +6,19 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import FakeClock
 from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.disk.files import FileSystem
 from barnabas.common.recovery_report import ConfigValue, LogState, PartitionState, Report, ReportedImage
+from barnabas.config.config import Config
 from barnabas.controller import recover
 from barnabas.controller.image import NO_LEADER, ConfigKey, Partition
 from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
+from barnabas.controller.metadata.opened_log import open_log
 from barnabas.controller.metadata.recovery import RecoveryError, rebuild
+from barnabas.controller.raft.client.driver import RaftDriver
+from barnabas.controller.raft.voter_set import ReplicaKey
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.metadata_records import encode_record
 from barnabas.security.image import quota_record
@@ -180,9 +185,34 @@ def test_a_topic_that_is_newer_than_the_image_is_rebuilt_from_its_logs() -> None
 # -- the directory
 
 
-def rebuilt_on(fs: FileSystem) -> None:
+def rebuilt_on(fs: FileSystem, config: Config | None = None) -> None:
     reports = [report(index, log(4, 1), newest=reported()) for index in (0, 1)]
-    recover.write(make_config(), rebuild(reports), FakeClock(), fs)
+    recover.write(config or make_config(), rebuild(reports), FakeClock(), fs)
+
+
+def test_a_quorum_that_had_its_voters_in_the_lost_log_goes_on_with_one() -> None:
+    """Without a voter, the controllers would wait for a leader for ever."""
+    fs = MemoryFileSystem()
+    config = make_config(controller_quorum_bootstrap_servers="a:1,b:1")
+    rebuilt_on(fs, config)
+    for _ in range(2):
+        directory = MetadataDirectory.open(fs, DIRECTORY, 100, CLUSTER_ID)
+        opened = open_log(config, directory, NodeConnection, FakeClock(), fs)
+        assert isinstance(opened.log, RaftDriver)
+        opened.log.begin()
+        while opened.log.step():
+            if not opened.log._effects:
+                break
+        status = opened.log.status()
+        assert [member.key for member in status.voters] == [ReplicaKey(100, directory.directory_id)]
+        assert (status.role, status.kraft_version, status.high_watermark) == ("leader", 1, status.end_offset)
+        opened.log.shutdown(0)
+        directory.close()
+
+
+def test_the_kraft_version_is_no_feature_of_the_rebuilt_metadata() -> None:
+    known = reported(features={**FEATURES, "kraft.version": 1})
+    assert rebuild([report(0, log(4, 1), newest=known), report(1, log(4, 1))]).image.features == FEATURES
 
 
 def test_a_controller_starts_with_the_rebuilt_log_and_brokers_register() -> None:

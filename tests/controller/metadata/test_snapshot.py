@@ -10,7 +10,13 @@ from barnabas.common.clock import FakeClock
 from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.controller.image import Image
 from barnabas.controller.image_editor import with_records
-from barnabas.controller.metadata.snapshot import image_records, list_snapshots, newest_snapshot, write_snapshot
+from barnabas.controller.metadata.snapshot import (
+    SnapshotId,
+    image_records,
+    list_snapshots,
+    newest_snapshot,
+    write_snapshot,
+)
 from barnabas.protocol.errors import ApiError
 from tests.controller.rig import Rig
 from tests.controller.test_quorum_controller import allocate, contents
@@ -33,14 +39,14 @@ def test_the_records_of_an_image_rebuild_it() -> None:
 
 def test_a_snapshot_replaces_the_log() -> None:
     rig = busy()
-    rig.controller._log._max_bytes = 100
+    rig.controller._snapshot_bytes = 100
     rig.controller.loop.step()
     assert isinstance(rig.fs, MemoryFileSystem)
     (snapshot,) = list_snapshots(rig.fs, LOG)
     assert snapshot.end_offset == rig.image.offset + 1
     names = [entry.name for entry in rig.fs.listdir(LOG) if entry.name.endswith(".log")]
     assert names == [f"{snapshot.end_offset:020d}.log"]
-    assert not rig.controller._log.is_long
+    assert rig.log.size_in_bytes == 0
     rig.create("later", [[0]])
     again = rig.restart()
     assert contents(again.image) == contents(rig.image)
@@ -50,7 +56,8 @@ def test_a_snapshot_replaces_the_log() -> None:
 def test_an_incomplete_snapshot_is_ignored() -> None:
     rig = busy()
     fs = rig.fs
-    whole = write_snapshot(fs, LOG, rig.image, 1, 0)
+    whole = SnapshotId(rig.image.offset + 1, 1)
+    write_snapshot(fs, LOG, whole, image_records(rig.image), 0)
     data = fs.read_bytes(f"{LOG}/{whole.file_name}")
     later = whole._replace(end_offset=whole.end_offset + 1)
     for size in range(0, len(data), 11):
@@ -71,7 +78,7 @@ def test_any_failure_while_a_snapshot_is_written(power_cut: bool) -> None:
         rig = Rig(faulty, FakeClock())
         rig.join(0)
         rig.create("t", [[0], [0]])
-        rig.controller._log._max_bytes = 100
+        rig.controller._snapshot_bytes = 100
         faulty.fail_at = faulty.operations + nth
         try:
             rig.controller.loop.step()

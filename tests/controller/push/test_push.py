@@ -76,9 +76,10 @@ def test_a_new_broker_first_receives_a_full_push() -> None:
     (state,) = update.topic_states
     assert [p.replicas for p in state.partition_states] == [[0, 1], [1, 0]]
     assert [b.id for b in update.live_brokers] == [0, 1]  # 2 is fenced still
-    *features, config = records_of(leader_and_isr)
+    *features, config, of_all = records_of(leader_and_isr)
     assert all(isinstance(record, FeatureLevelRecord) for record in features)
     assert {record.name: record.feature_level for record in features} == FEATURES
+    assert (of_all.resource_name, of_all.name, of_all.value) == ("", "min.insync.replicas", "1")
     assert (config.resource_name, config.name, config.value) == ("t", "retention.ms", "5")
     assert offset_of(update) == rig.image.offset
 

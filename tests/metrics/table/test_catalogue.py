@@ -1,7 +1,7 @@
 """THE table of metrics: its rows, their use in code, and Apache Kafka's own list of MBeans.
 
 Tests catalogue.py, row.py, absent.py, rows_broker.py, rows_controller.py, rows_coordinators.py, rows_network.py,
-rows_own.py and rows_storage.py of metrics/table.
+rows_own.py, rows_share.py and rows_storage.py of metrics/table.
 """
 
 from __future__ import annotations

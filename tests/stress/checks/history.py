@@ -13,7 +13,7 @@ content, which is read after the cluster was healed. The names of the anomalies 
 7. watermark back  An observer's high watermark never goes back.
 8. invented        Every record that is read was sent.
 
-A record that the client gave up on (`refused`) may or may not be in the final content.
+A record that the client gave up on (`refused`), or whose outcome it inferred, may or may not be in the final content.
 
 *Threads*: none; threads that share a history need a lock. No clock, no client.
 
@@ -51,6 +51,7 @@ class History:
         self.sent: dict[tuple[int, int], int] = {}  # (partition, producer) -> how many records were sent
         self.acknowledged: dict[int, dict[Record, int | None]] = {}  # partition -> record -> offset
         self.refused: dict[int, set[Record]] = {}  # partition -> records that the client gave up on
+        self.inferred: dict[int, set[Record]] = {}  # partition -> those whose acknowledgement it inferred
         self._seen: dict[int, dict[int, tuple[Record, str]]] = {}  # partition -> offset -> record, who saw it first
         self._read_to: dict[tuple[str, int], int] = {}  # (reader, partition) -> the last offset it got
         self._read_from: dict[tuple[str, int], int] = {}  # ... and the first
@@ -80,6 +81,14 @@ class History:
     def refuse(self, partition: int, record: Record) -> None:
         """The client gave up on the record."""
         self.refused.setdefault(partition, set()).add(record)
+
+    def infer(self, partition: int, record: Record) -> None:
+        """The client takes the record for acknowledged without a broker's answer."""
+        self.inferred.setdefault(partition, set()).add(record)
+
+    def inferred_count(self) -> int:
+        """The number of records whose acknowledgement was inferred."""
+        return sum(map(len, self.inferred.values()))
 
     def read(self, reader: str, partition: int, offset: int, record: Record) -> None:
         """A reader got this record next."""

@@ -43,6 +43,15 @@ def test_a_refused_record_may_be_there_or_not() -> None:
     assert history.check({0: {0: kept}}) == []
 
 
+def test_a_record_whose_acknowledgement_was_inferred_may_be_there_or_not() -> None:
+    history = History()
+    kept, gone = history.send(0, 0), history.send(0, 0)
+    history.infer(0, kept)
+    history.infer(0, gone)
+    assert history.check({0: {5: kept}}) == []
+    assert (history.acknowledged_count(), history.inferred_count()) == (0, 2)
+
+
 def test_an_unanswered_record_may_be_there_or_not() -> None:
     history = History()
     kept, _gone = history.send(0, 0), history.send(0, 0)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
-from barnabas.cluster import CONTROLLER_ID
 from tests.stress.cluster import BROKERS, PARTITIONS, StressCluster, StressTarget
+from tests.stress.faults.controllers import ControllerFaults
 from tests.stress.faults.fault import Fault, Link
 from tests.stress.faults.mistakes import Mistakes
+from tests.support.security_faults import SecurityFault, SecurityFaults
 
 HOLD_MS = (100, 4_500)  # around both session timeout and replica.lag.time.max.ms
 
@@ -31,23 +33,30 @@ class Faults:
         choice: random.Random,
         leader_of: Callable[[int], int],
         only: Collection[str] = (),
+        security: SecurityFaults | None = None,
     ) -> None:
         self._cluster = cluster
         self._random = choice
         self._leader_of = leader_of
+        self._controllers = sorted(node.node_id for node in cluster.nodes.values() if node.role == "controller")
+        self._all = [*range(BROKERS), *self._controllers]
         self._kinds: dict[Callable[[], Fault], int] = {
             self._kill_leader: 6,
             self._kill_any_broker: 2,
             self._pause_broker: 5,
             self._stop_broker: 3,
-            self._kill_controller: 3,
-            self._pause_controller: 1,
         }
+        if self._controllers:  # else the brokers are the controllers, too
+            self._kinds |= {self._kill_controller: 3, self._pause_controller: 1}
         if cluster.network is not None:
             self._kinds |= {self._cut_one_way: 4, self._cut_both_ways: 3, self._isolate: 3}
         if isinstance(cluster, StressCluster):
             self._kinds |= Mistakes(cluster, choice).kinds
-        named = {kind.__name__.strip("_"): kind for kind in self._kinds}
+            if len(cluster.controllers) > 1:
+                self._kinds |= ControllerFaults(cluster, choice, self._cut).kinds
+        if security is not None:
+            self._kinds |= {partial(_of_security, kind): weight for kind, weight in security.kinds.items()}
+        named = {name_of(kind): kind for kind in self._kinds}
         if only:
             self._kinds = {named[name]: self._kinds[named[name]] for name in only}
 
@@ -74,7 +83,7 @@ class Faults:
         return self._killed(self._random.randrange(BROKERS))
 
     def _kill_controller(self) -> Fault:
-        return self._killed(CONTROLLER_ID)
+        return self._killed(self._random.choice(self._controllers))
 
     def _killed(self, node_id: int, what: str = "") -> Fault:
         return self._ended(node_id, signal.SIGKILL, f"kill {what}")
@@ -95,7 +104,7 @@ class Faults:
         return self._paused(self._random.randrange(BROKERS))
 
     def _pause_controller(self) -> Fault:
-        return self._paused(CONTROLLER_ID)
+        return self._paused(self._random.choice(self._controllers))
 
     def _paused(self, node_id: int) -> Fault:
         cluster, node = self._cluster, self._cluster.nodes[node_id]
@@ -109,17 +118,17 @@ class Faults:
     # Links
 
     def _cut_one_way(self) -> Fault:
-        source, target = self._random.sample([*range(BROKERS), CONTROLLER_ID], 2)
+        source, target = self._random.sample(self._all, 2)
         return self._cut([(source, target)], f"cut {self._name(source)} -> {self._name(target)}")
 
     def _cut_both_ways(self) -> Fault:
-        one, other = self._random.sample([*range(BROKERS), CONTROLLER_ID], 2)
+        one, other = self._random.sample(self._all, 2)
         return self._cut([(one, other), (other, one)], f"cut {self._name(one)} <-> {self._name(other)}")
 
     def _isolate(self) -> Fault:
         """Cut a broker off from the other nodes. Clients still reach it, so it may believe that it leads."""
         broker_id = self._random.randrange(BROKERS)
-        others = [node_id for node_id in (*range(BROKERS), CONTROLLER_ID) if node_id != broker_id]
+        others = [node_id for node_id in self._all if node_id != broker_id]
         links = [link for other in others for link in ((broker_id, other), (other, broker_id))]
         return self._cut(links, f"isolate {self._name(broker_id)}")
 
@@ -139,3 +148,15 @@ class Faults:
 
     def _name(self, node_id: int) -> str:
         return self._cluster.nodes[node_id].name
+
+
+def name_of(kind: Callable[[], Fault]) -> str:
+    """The name of a kind of faults, as in --only."""
+    function = kind.args[0] if isinstance(kind, partial) else kind
+    return str(function.__name__).strip("_")
+
+
+def _of_security(kind: Callable[[], SecurityFault]) -> Fault:
+    """A change of certificates, rights or logins; the nodes that it needs are nobody else's."""
+    fault = kind()
+    return Fault(fault.description, fault.nodes, fault.begin, fault.end)

@@ -26,13 +26,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from barnabas.client.connection import NodeConnection
+from barnabas.client.connection import Connect
 from barnabas.cluster import CONTROLLER_ID, Node
 from barnabas.common.processes.ports import reserve_port
 from barnabas.common.processes.process import PARENT_PID_VARIABLE
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.push_tags import Receiver
-from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, StressCluster
+from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, WATCHER, StressCluster, node_ids
 from tests.stress.faults.fault import Fault
 from tests.support.cluster import addresses
 from tests.support.forged_pushes import Push, add_forged_tags, forged_pushes
@@ -41,7 +41,8 @@ from tests.support.waiting import eventually
 COMMAND_TIMEOUT_S = 60
 ANSWER_TIMEOUT_MS = 2_000
 STRANGER_ID = 77
-EVERYTHING = frozenset({*range(BROKERS), CONTROLLER_ID})
+CONTROLLERS_MAX = 3
+EVERYTHING = frozenset(node_ids(CONTROLLERS_MAX))
 CONTROLLER_EPOCHS = (-1, 0, 1, 1_000, 2**31 - 1)
 
 
@@ -53,13 +54,13 @@ class Mistakes:
         self._random = choice
         self._copies = itertools.count()
         self.kinds: dict[Callable[[], Fault], int] = {
-            self._lose_controller_log: 1,
-            self._lose_controller_disk: 1,
-            self._copy_with_another_id: 1,
-            self._copy_with_the_same_id: 2,
             self._swap_directories: 2,
             self._stray_pushes: 3,
         }
+        if not cluster.is_combined:  # Why: static voters have no directory ids, so a copy would be a voter with no vote
+            self.kinds |= {self._copy_with_another_id: 1, self._copy_with_the_same_id: 2}
+        if len(cluster.controllers) == 1:  # several have copies of the log: controllers.py
+            self.kinds |= {self._lose_controller_log: 1, self._lose_controller_disk: 1}
 
     # The controller's disk
 
@@ -77,7 +78,7 @@ class Mistakes:
             self._cluster.await_ready()
             self._cluster.stop_node(controller, signal.SIGKILL)
             data = controller.directory / "data"
-            lost = _move_away(data)
+            lost = move_away(data)
             if keeps_id:
                 data.mkdir()
                 shutil.copy(lost / "meta.properties", data)
@@ -199,14 +200,19 @@ class Mistakes:
                 for push, version in self._pushes(cluster_id, topic_id, node.node_id):
                     with (
                         contextlib.suppress(OSError),
-                        NodeConnection(host, port, timeout_ms=ANSWER_TIMEOUT_MS) as connection,
+                        self._stranger(host, port, timeout_ms=ANSWER_TIMEOUT_MS) as connection,
                     ):
                         connection.send(push, version)
+
+    @property
+    def _stranger(self) -> Connect:
+        """Connects as a client, which has a right to describe the topic and no more."""
+        return self._cluster.access.connect(WATCHER)
 
     def _known(self) -> tuple[str, bytes]:
         """The cluster id and the topic's id, which any client can request; empty ones if no broker answers now."""
         for node in self._cluster.brokers:
-            with contextlib.suppress(OSError), NodeConnection(node.host, node.port, timeout_ms=500) as connection:
+            with contextlib.suppress(OSError), self._stranger(node.host, node.port, timeout_ms=500) as connection:
                 answer = connection.send(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
                 ids = {topic.name: topic.topic_id for topic in answer.topics}
                 return answer.cluster_id or "", ids.get(TOPIC, bytes(16))
@@ -229,7 +235,7 @@ def _swap(one: Node, other: Node) -> None:
     spare.rename(other.directory / "data")
 
 
-def _move_away(data: Path) -> Path:
+def move_away(data: Path) -> Path:
     """Move a data directory aside, where a failed test can be analysed; return the new path."""
     number = next(n for n in itertools.count() if not data.with_name(f"lost-{n}").exists())
     return data.rename(data.with_name(f"lost-{number}"))

@@ -52,6 +52,7 @@ class Network:
     """The namespaces of nodes, connected by a bridge. Owner: the thread that cuts and heals links."""
 
     def __init__(self, node_ids: Iterable[int]) -> None:
+        self.cuts: set[tuple[int, int]] = set()  # owner: the thread that cuts and heals links; (source, target)
         self._hosts = {node_id: f"10.77.0.{FIRST_ADDRESS + n}" for n, node_id in enumerate(node_ids)}
 
     def start(self) -> None:
@@ -82,10 +83,12 @@ class Network:
         """Drop everything that `source` sends to `target`, until `heal`."""
         _ip("-n", _name(source), "neigh", "replace", self._hosts[target], "lladdr", NOBODY, "dev", DEVICE, "nud",
             "permanent")  # fmt: skip
+        self.cuts.add((source, target))
 
     def heal(self, source: int, target: int) -> None:
         """Undo `cut`."""
         _ip("-n", _name(source), "neigh", "del", self._hosts[target], "dev", DEVICE)
+        self.cuts.discard((source, target))
 
 
 def _name(node_id: int) -> str:

@@ -54,6 +54,6 @@ def test_nothing_is_lost(cluster: StressCluster, mistakes: Mistakes, name: str) 
         with NodeConnection(node.host, node.port, timeout_ms=TIMEOUT_S * 1000) as connection:
             eventually(f"whole ISRs, says {node.name}", lambda c=connection: is_whole(c), HEAL_TIMEOUT_MS)  # type: ignore[misc]
     assert {node.name: node.last_words() for node in cluster.nodes.values() if not node.is_running} == {}
-    found = read_all(cluster.bootstrap, TOPIC, PARTITIONS)
+    found = read_all(cluster.access.librdkafka(), TOPIC, PARTITIONS)
     expected = {partition: [f"{partition}-{number}" for number in range(RECORDS)] for partition in range(PARTITIONS)}
     assert {partition: [record.value for record in records] for partition, records in found.items()} == expected

@@ -11,8 +11,11 @@ from typing import Any
 
 from barnabas.broker.apis.services import Services
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.channels.controller_nodes import ControllerNodes
 from barnabas.broker.channels.forwarding import ForwardingManager
 from barnabas.broker.channels.producer_ids import ProducerIds
+from barnabas.broker.coordinators.share_state.coordinator import ShareCoordinator
+from barnabas.broker.coordinators.share_state.sensors import ShareStateSensors
 from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from barnabas.broker.coordinators.transactions.markers import MarkerWriter
 from barnabas.broker.coordinators.transactions.shard import PendingCompletion
@@ -35,8 +38,11 @@ from barnabas.broker.requests.answers import Close, NoReply, Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.settings.dynamic_config import DynamicConfig, keep_logs_configured, keep_throttled
+from barnabas.broker.share.manager import SharePartitionManager
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.scheduler import ManualScheduler
+from barnabas.broker.telemetry.manager import ClientMetricsManager
+from barnabas.broker.telemetry.receiver import TelemetryReceiver
 from barnabas.common.clock import FakeClock
 from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.common.topic_partition import TopicPartition
@@ -57,6 +63,7 @@ from barnabas.protocol.metadata_records import (
 from barnabas.protocol.push_tags import INCREMENTAL, Receiver, set_offset, set_receiver, set_records
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.schema import Message
+from tests.support.broker.direct_persister import DirectPersister
 from tests.support.broker.parked import Waiting
 
 BROKER_ID = 1
@@ -174,7 +181,7 @@ class BrokerRig:
         self.log_manager.open_directories(BROKER_ID)
         self.log_manager.identify(CLUSTER_ID)
         self.log_manager.load_logs()
-        names = ("produce", "fetch", "delete_records", "topic")
+        names = ("produce", "fetch", "delete_records", "topic", "share_fetch")
         self.purgatories = Purgatories(**{name: Purgatory(name, self.clock) for name in names})
         self.cache = MetadataCache()
         self.manager = ReplicaManager(
@@ -201,7 +208,7 @@ class BrokerRig:
         self.security = SecurityCache()
         self.push_state = PushState(self.fs, self.log_manager.directories, CLUSTER_ID)
         self.push_gate = PushGate(Receiver(CLUSTER_ID, BROKER_ID, INCARNATION), self.push_state)
-        self.push_gate.broker_epoch = BROKER_EPOCH
+        self.push_gate.registered(BROKER_EPOCH)
         self.assignments = FakeAssignments()
         self.log_dir_moves = LogDirMoves(
             self.manager,
@@ -226,7 +233,26 @@ class BrokerRig:
             new_producer_id=self.producer_ids.take,
             markers=self.markers,
         )
-        self.leadership.listeners.append(self.transaction_coordinator)
+        self.share_coordinator = ShareCoordinator(
+            config=self.config,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            sensors=ShareStateSensors(self.registry),
+            replica_manager=self.manager,
+            metadata_cache=self.cache,
+        )
+        self.persister = DirectPersister(self.share_coordinator)
+        self.share_partitions = SharePartitionManager(
+            config=self.config,
+            clock=self.clock,
+            registry=self.registry,
+            dynamic_config=self.dynamic_config,
+            hosted=self.manager.hosted,
+            purgatory=self.purgatories.share_fetch,
+            persister=self.persister,
+        )
+        self.leadership.listeners.append(self.share_partitions)
+        self.leadership.listeners += [self.transaction_coordinator, self.share_coordinator]
         self.services = Services(
             broker_id=BROKER_ID,
             cluster_id=CLUSTER_ID,
@@ -242,11 +268,16 @@ class BrokerRig:
             quotas=ClientQuotas.of(self.config, self.clock),
             forwarding=ForwardingManager(self.config, channel, self.purgatories.topic),
             table=TABLE,
-            auto_topic_creation=AutoTopicCreation(self.config, channel),
+            auto_topic_creation=AutoTopicCreation(self.config, channel, self.clock),
             producer_ids=self.producer_ids,
             dynamic_config=self.dynamic_config,
             group_coordinator=SimpleNamespace(on_metadata_update=lambda _former_ids: None),  # type: ignore[arg-type]
+            share_groups=SimpleNamespace(is_enabled=False),  # type: ignore[arg-type]
+            streams_groups=SimpleNamespace(is_enabled=False),  # type: ignore[arg-type]
             transaction_coordinator=self.transaction_coordinator,
+            share_coordinator=self.share_coordinator,
+            persister=self.persister,
+            share_partitions=self.share_partitions,
             transaction_verification=TransactionVerification(
                 broker_id=BROKER_ID,
                 clock=self.clock,
@@ -261,9 +292,17 @@ class BrokerRig:
             leadership=self.leadership,
             push_gate=self.push_gate,
             lifecycle=SimpleNamespace(wake=self._wake),  # type: ignore[arg-type]
+            controllers=ControllerNodes({}, ["CONTROLLER"]),
             log_dir_moves=self.log_dir_moves,
             recovery=SimpleNamespace(),  # type: ignore[arg-type]
+            client_metrics=self._make_client_metrics(),
         )
+
+    def _make_client_metrics(self) -> ClientMetricsManager:
+        receiver = TelemetryReceiver(self.registry)
+        manager = ClientMetricsManager(self.clock, self.registry, receiver, self.config.telemetry_max_bytes)
+        manager.follow(self.dynamic_config)
+        return manager
 
     def _wake(self) -> None:
         self.woken += 1
@@ -299,7 +338,7 @@ class BrokerRig:
         """Advance the clock, expire waiting requests and run due tasks."""
         self.clock.advance_ms(ms)
         p = self.purgatories
-        for purgatory in (p.produce, p.fetch, p.delete_records, p.topic):
+        for purgatory in (p.produce, p.fetch, p.delete_records, p.topic, p.share_fetch):
             purgatory.advance()
         self.scheduler.run_due()
 

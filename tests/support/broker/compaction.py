@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.broker.storage.cleaner.cleaner import Cleaner, CleanerStats
+from barnabas.broker.storage.cleaner.cleaner import Cleaner, CleanerStats, MayForget, always
 from barnabas.broker.storage.cleaner.cleaner_manager import cleanable_offsets, log_to_clean
 from barnabas.broker.storage.cleaner.offset_map import OffsetMap
 from barnabas.broker.storage.cleaner.throttler import Throttler
@@ -33,11 +33,12 @@ def append_keyed(
     return info.first_offset
 
 
-def cleaner(bench: Bench, map_bytes: int = MAP_BYTES, throttler: Throttler | None = None) -> Cleaner:
+def cleaner(
+    bench: Bench, map_bytes: int = MAP_BYTES, throttler: Throttler | None = None, may_forget: MayForget = always
+) -> Cleaner:
     throttler = throttler or Throttler(NO_LIMIT, bench.clock)
-    return Cleaner(
-        bench.fs, bench.clock, OffsetMap(map_bytes, 0.9), 1 << 16, throttler, Yielding(no_traffic, bench.clock)
-    )
+    yielding = Yielding(no_traffic, bench.clock)
+    return Cleaner(bench.fs, bench.clock, OffsetMap(map_bytes, 0.9), 1 << 16, throttler, yielding, may_forget)
 
 
 def compact(target: Log, bench: Bench, first_dirty: int | None = None, **options: Any) -> int:

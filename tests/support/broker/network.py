@@ -32,7 +32,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k01_fetch, k06_update_metadata, k12_heartbeat, k18_api_versions, response_class
 
 UNLIMITED = 2**31 - 1
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 HEARTBEAT, FETCH, API_VERSIONS = 12, 1, 18
 UPDATE_METADATA = 6
@@ -62,6 +62,7 @@ class Services:
         self.gate = threading.Event()  # releases the waiting requests
         self.threads: set[str] = set()
         self.completed: list[Any] = []
+        self.fetching: list[Any] = []  # the connection of each fetch
         self.table = make_api_table()
 
     def complete_delayed(self, key: Any) -> None:
@@ -139,6 +140,7 @@ _KINDS = {
 
 def handle_fetch(services: Services, request: Request) -> Answer:
     """Answer with max_bytes bytes: of the file whose descriptor is in `rack_id`, if any."""
+    services.fetching.append(request.connection)
     size = request.message.max_bytes
     records: Any = bytes(size)
     if request.message.rack_id:
@@ -186,6 +188,7 @@ def network_config(**changes: Any) -> Any:
         "quota_window_num": 11,
         "quota_window_size_seconds": 1,
         "originals": {},
+        "current": {},
     }
     assert changes.keys() <= keys.keys(), changes
     return types.SimpleNamespace(**{**keys, **changes})
@@ -213,9 +216,10 @@ class Network:
         control_max_requests: int = 0,
         client_quotas: Any = None,
         sasl: Any = None,
+        clock: Clock | None = None,
         **config: Any,
     ) -> None:
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock() if clock is None else clock
         self.registry = Registry(self.clock)
         self.services = Services(self.clock)
         self.channel = RequestChannel(queued_max_requests, control_max_requests)

@@ -68,6 +68,7 @@ class Bench:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
+        may_have_holes: bool = False,
         full: bool = True,
         decompressed_max: int = ORDINARY_BYTES,
         **settings: Any,
@@ -83,6 +84,7 @@ class Bench:
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             clean_shutdown=clean,
+            may_have_holes=may_have_holes,
             producer_id_expiration_ms=86_400_000,
         ).load()
         return Log(

@@ -1,4 +1,4 @@
-"""The cluster of docker-compose.yml on an engine, with its own ports and project name."""
+"""The cluster of docker-compose.yml, and of the files that go with it, on an engine, with its own ports and project."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from tests.support.history import RECONNECT
 from tests.support.waiting import eventually
 
 BROKERS = ("broker-0", "broker-1", "broker-2")
-NODES = ("controller", *BROKERS)
-IDS = {"controller": 100, "broker-0": 0, "broker-1": 1, "broker-2": 2}
+CONTROLLERS = ("controller-100", "controller-101", "controller-102")
+NODES = (*CONTROLLERS, *BROKERS)
+IDS = {name: int(name.rpartition("-")[2]) for name in NODES}
 BUILD_TIMEOUT_S = 1800  # three minutes on one core, which may be shared
 UP_TIMEOUT_S = 120
 LOG_TAIL = "60"
+PLAIN = ("docker-compose.yml",)
+SECURE = (*PLAIN, "docker-compose.secure.yml")
 
 
-def compose_file() -> dict[str, Any]:
-    """docker-compose.yml, parsed."""
-    return cast(dict[str, Any], yaml.safe_load((ROOT / "docker-compose.yml").read_text()))
+def compose_file(name: str = PLAIN[0]) -> dict[str, Any]:
+    """docker-compose.yml or another file, parsed."""
+    return cast(dict[str, Any], yaml.safe_load((ROOT / name).read_text()))
 
 
 @dataclass(slots=True)
@@ -37,7 +40,9 @@ class ComposeCluster:
     """Our project on an engine."""
 
     engine: Engine
-    project: str = field(default_factory=lambda: f"barnabas-test-{os.getpid()}")
+    files: Sequence[str] = PLAIN
+    directory: Path = ROOT  # from which compose is run
+    project: str = ""
     ports: dict[str, int] = field(default_factory=dict)
     _command: list[str] = field(default_factory=list)
 
@@ -46,6 +51,7 @@ class ComposeCluster:
         names += [f"BARNABAS_PAGE_PORT_{id_}" for id_ in IDS.values()]
         names += ["PROMETHEUS_PORT", "GRAFANA_PORT"]
         self.ports = dict(zip(names, _free_ports(len(names)), strict=True))
+        self.project = f"barnabas-test-{os.getpid()}-{len(self.files)}"
         self._command = ["docker", "compose"] if self.engine.can("compose", "version") else ["docker-compose"]
 
     @property
@@ -62,16 +68,18 @@ class ComposeCluster:
         """The address of a process's pages for browsers on this machine."""
         return f"localhost:{self.ports[f'BARNABAS_PAGE_PORT_{IDS[node]}']}"
 
-    def compose(self, *arguments: str, timeout_s: float = UP_TIMEOUT_S) -> str:
+    def compose(self, *arguments: str, timeout_s: float = UP_TIMEOUT_S, input_text: str | None = None) -> str:
         """Run a compose command."""
-        variables = {name: str(port) for name, port in self.ports.items()}
-        command = [*self._command, "--project-name", self.project, "--file", str(ROOT / "docker-compose.yml")]
-        return self.engine.run([*command, *arguments], timeout_s=timeout_s, extra=variables)
+        variables = {name: str(port) for name, port in self.ports.items()} | {"PWD": str(self.directory)}
+        command = [*self._command, "--project-name", self.project]
+        for name in self.files:
+            command += ["--file", str(ROOT / name)]
+        return self.engine.run([*command, *arguments], timeout_s=timeout_s, extra=variables, input_text=input_text)
 
     def build(self, arguments: dict[str, str]) -> None:
         """Build the image as the compose file describes it."""
         options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
-        self.compose("build", *options, "controller", timeout_s=BUILD_TIMEOUT_S)
+        self.compose("build", *options, CONTROLLERS[0], timeout_s=BUILD_TIMEOUT_S)
 
     def up(self, services: Sequence[str]) -> None:
         """Start the services and wait until every node is healthy."""
@@ -126,6 +134,13 @@ class ComposeCluster:
     def admin(self) -> AdminClient:
         """An admin client on this machine."""
         return AdminClient({"bootstrap.servers": self.bootstrap, **RECONNECT})
+
+    def containers(self) -> dict[str, str]:
+        """All containers of the project, also those that have ended: service -> id."""
+        label = f"label=com.docker.compose.project={self.project}"
+        fields = '{{.ID}} {{.Label "com.docker.compose.service"}}'
+        lines = self.engine.docker("ps", "--all", "--filter", label, "--format", fields).splitlines()
+        return {service: container for container, service in map(str.split, lines)}
 
     def logs(self) -> dict[str, str]:
         """The last lines of each container's output."""

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.waiting import eventually
+from tests.support.waiting import START_TIMEOUT_MS, eventually
 
-START_TIMEOUT_MS = 30_000
 STOP_TIMEOUT_S = 60
 BRIDGE = "docker0"
 _DIRECTORY = Path("/var/tmp")  # on a disk, where /tmp may be memory; short, for the socket's path

@@ -1,4 +1,4 @@
-"""A cluster of Apache Kafka 4.3.1 like Barnabas's: three brokers and a controller, each in a JVM.
+"""A cluster of Apache Kafka 4.3.1 like Barnabas's: three brokers and a controller or more, each in a JVM.
 
 It has the interface of `LocalCluster` that a test with faults needs: `nodes`, `brokers`, `start_node`, `stop_node`,
 `signal_node`.
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Self
 
 from barnabas.cluster import CONTROLLER_ID, HOST, Node, free_ports
-from tests.support.kafka.apache_kafka import CLUSTER_ID, START_TIMEOUT_MS
+from tests.support.kafka.apache_kafka import CLUSTER_ID
 from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.kafka.kafka_tools import MAIN_CLASSES, SMALL_JVM
 from tests.support.processes import tied_to_parent
-from tests.support.waiting import eventually
+from tests.support.waiting import START_TIMEOUT_MS, eventually
 from tests.support.wire import listed_brokers
 
 BROKER_JVM = ("-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
@@ -35,6 +35,7 @@ class ApacheCluster:
     config: Mapping[str, str] = field(default_factory=dict)
     broker_count: int = 3
     jvm_options: Sequence[str] = BROKER_JVM
+    controller_count: int = 1
     nodes: dict[int, Node] = field(default_factory=dict)  # fixed by start
 
     def __enter__(self) -> Self:
@@ -50,6 +51,11 @@ class ApacheCluster:
         return [node for node in self.nodes.values() if node.role == "broker"]
 
     @property
+    def controllers(self) -> list[Node]:
+        """The controllers in the order of their ids."""
+        return [node for node in self.nodes.values() if node.role == "controller"]
+
+    @property
     def bootstrap(self) -> str:
         """`host:port,...` of all brokers."""
         return ",".join(f"{node.host}:{node.port}" for node in self.brokers)
@@ -63,16 +69,17 @@ class ApacheCluster:
 
     def prepare(self) -> None:
         """Choose ports and format every node's storage."""
-        ports = free_ports(self.broker_count + 1)
-        for node_id in (CONTROLLER_ID, *range(self.broker_count)):
-            role = "controller" if node_id == CONTROLLER_ID else "broker"
+        ports = free_ports(self.broker_count + self.controller_count)
+        controller_ids = range(CONTROLLER_ID, CONTROLLER_ID + self.controller_count)
+        for node_id in (*controller_ids, *range(self.broker_count)):
+            role = "controller" if node_id in controller_ids else "broker"
             self.nodes[node_id] = Node(role, node_id, next(ports), -1, self.directory / f"{role}-{node_id}")
         for node in self.nodes.values():
             self._format(node)
 
     def stop(self) -> None:
-        """End every process, the controller last."""
-        for node in [*self.brokers, self.nodes[CONTROLLER_ID]]:
+        """End every process, the controllers last."""
+        for node in [*self.brokers, *self.controllers]:
             if node.is_running:
                 self.stop_node(node, signal.SIGKILL)
 
@@ -114,8 +121,6 @@ class ApacheCluster:
         _properties_file(node).write_text("".join(f"{k}={v}\n" for k, v in self._properties(node).items()))
         command = self.runtime.command(MAIN_CLASSES["kafka-storage"], *SMALL_JVM)
         command += ["format", "--ignore-formatted", "-t", CLUSTER_ID, "-c", str(_properties_file(node))]
-        if node.role == "controller":
-            command += ["--feature", "eligible.leader.replicas.version=0"]  # as in apache_kafka.py
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stdout + result.stderr
 
@@ -126,7 +131,7 @@ class ApacheCluster:
         return {
             "process.roles": node.role,
             "node.id": str(node.node_id),
-            "controller.quorum.voters": f"{CONTROLLER_ID}@{HOST}:{self.nodes[CONTROLLER_ID].port}",
+            "controller.quorum.voters": ",".join(f"{each.node_id}@{HOST}:{each.port}" for each in self.controllers),
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener}://{node.host}:{node.port}",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

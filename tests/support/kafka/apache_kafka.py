@@ -13,7 +13,7 @@ from barnabas.cluster import HOST, free_ports
 from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.kafka.kafka_tools import MAIN_CLASSES, SMALL_JVM
 from tests.support.processes import end_process, tied_to_parent
-from tests.support.waiting import eventually
+from tests.support.waiting import START_TIMEOUT_MS, eventually
 from tests.support.wire import is_serving
 
 CLUSTER_ID = "QmFybmFiYXMtY29tcGFyZQ"
@@ -27,7 +27,6 @@ SERVER_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )
-START_TIMEOUT_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -42,6 +41,8 @@ class ApacheKafka:
     config: Mapping[str, str] = field(default_factory=dict)
     jvm_options: Sequence[str] = SMALL_JVM
     ports: tuple[int, int] | None = None  # of clients and of the controller; None: free ones
+    format_options: Sequence[str] = ()  # more of kafka-storage format, such as --add-scram
+    classes: Path | None = None  # of a plugin of ours
     port: int = 0  # owner: start
     child: subprocess.Popen[bytes] | None = None
 
@@ -85,13 +86,13 @@ class ApacheKafka:
         self._properties_file.write_text(self._properties())
         command = self.runtime.command(MAIN_CLASSES["kafka-storage"], *SMALL_JVM)
         command += ["format", "--ignore-formatted", "-t", CLUSTER_ID, "-c", str(self._properties_file)]
-        command += ["--feature", "eligible.leader.replicas.version=0"]  # it would also set min.insync.replicas
+        command += self.format_options
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stdout + result.stderr
 
     def launch(self) -> None:
         """Start the process of a formatted node. Does not wait for it to be usable."""
-        command = tied_to_parent(self.runtime.command("kafka.Kafka", *self.jvm_options))
+        command = tied_to_parent(self.runtime.command("kafka.Kafka", *self.jvm_options, classes=self.classes))
         with self.log_file.open("ab") as log:
             self.child = subprocess.Popen(
                 [*command, str(self._properties_file)], stdin=subprocess.DEVNULL, stdout=log, stderr=log

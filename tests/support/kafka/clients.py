@@ -25,7 +25,7 @@ from tests.support.waiting import eventually
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 20
 _DELIMITER = "|"
-_LEADER_IS_CHANGING = {
+LEADER_IS_CHANGING = {
     confluent_kafka.KafkaError.FENCED_LEADER_EPOCH,
     confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
     confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -71,7 +71,7 @@ def list_offsets(
             try:
                 found[tp] = answer.result(TIMEOUT_S).offset
             except confluent_kafka.KafkaException as error:
-                if error.args[0].code() not in _LEADER_IS_CHANGING:
+                if error.args[0].code() not in LEADER_IS_CHANGING:
                     raise
         return len(found) == len(specs)
 

@@ -19,6 +19,7 @@ from tests.support.kafka.built_once import built_once, cache_directory
 KAFKA_VERSION = "4.3.1"
 _SOURCES = Path(__file__).parent / "kafka_runtime"
 _STREAMS_POM = Path(__file__).parent / "streams_runtime" / "pom.xml"
+_CONNECT_POM = Path(__file__).parent / "connect_runtime" / "pom.xml"
 
 
 class KafkaRuntimeError(Exception):
@@ -60,10 +61,19 @@ def kafka_runtime() -> KafkaRuntime:
 
 def streams_runtime() -> KafkaRuntime:
     """Return Kafka Streams' jars, without those of tools and server, for our own programs. Raises KafkaRuntimeError."""
+    return _jars_of("streams", _STREAMS_POM)
+
+
+def connect_runtime() -> KafkaRuntime:
+    """Return the jars of Kafka Connect, MirrorMaker and Trogdor. Raises KafkaRuntimeError."""
+    return _jars_of("connect", _CONNECT_POM)
+
+
+def _jars_of(name: str, pom: Path) -> KafkaRuntime:
     java = _require("java")
-    version = hashlib.sha256(_STREAMS_POM.read_bytes()).hexdigest()[:12]
-    directory = cache_directory() / f"kafka-streams-{KAFKA_VERSION}-{version}"
-    built_once(directory, lambda unfinished: _fetch_jars(_require("mvn"), unfinished / "jars", _STREAMS_POM))
+    version = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
+    directory = cache_directory() / f"kafka-{name}-{KAFKA_VERSION}-{version}"
+    built_once(directory, lambda unfinished: _fetch_jars(_require("mvn"), unfinished / "jars", pom))
     return KafkaRuntime(java, directory)
 
 

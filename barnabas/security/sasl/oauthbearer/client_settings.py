@@ -5,6 +5,7 @@ Source: OAuthBearerLoginCallbackHandler, JwtRetrieverFactory (Kafka 4.3).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -14,15 +15,27 @@ from barnabas.security.sasl.callbacks import load_callback
 from barnabas.security.sasl.mechanism import ClientMechanism
 from barnabas.security.sasl.oauthbearer import unsecured
 from barnabas.security.sasl.oauthbearer.client import OAuthBearerClient
-from barnabas.security.sasl.oauthbearer.jwks import JwksError, check_url
-from barnabas.security.sasl.oauthbearer.login import ClientCredentials, ProviderTokens, token_of_file
+from barnabas.security.sasl.oauthbearer.login import (
+    Backoff,
+    ClientCredentials,
+    ProviderTokens,
+    Refresh,
+    token_of_file,
+)
+from barnabas.security.sasl.oauthbearer.web import TIMEOUT_MS, Web, WebError, check_url, tls_of
 from barnabas.security.sasl.scopes import JAAS, LOGIN_HANDLER, Scope
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
+_RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
+_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
+#: Kafka's own classes, recognized by name; the address decides between the last two.
+_RETRIEVERS: Final = tuple(
+    f"{_PACKAGE}{name}" for name in ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+)
 _OPTION: Final = "extension_"
 
 
-def login_by_token(scope: Scope, clock: Clock) -> Callable[[], ClientMechanism]:
+def login_by_token(scope: Scope, clock: Clock) -> Callable[[str], ClientMechanism]:
     """Return what begins a login; raises ConfigError."""
     token: Callable[[], str]
     handler = scope.own(LOGIN_HANDLER)
@@ -35,7 +48,7 @@ def login_by_token(scope: Scope, clock: Clock) -> Callable[[], ClientMechanism]:
     else:
         token = _from_endpoint(scope, options, clock)
     extensions = {name.removeprefix(_OPTION): text for name, text in options.items() if name.startswith(_OPTION)}
-    return lambda: OAuthBearerClient(token, extensions)
+    return lambda _host: OAuthBearerClient(token, extensions)
 
 
 def _unsecured(scope: Scope, options: Mapping[str, str], clock: Clock) -> Callable[[], str]:
@@ -52,10 +65,15 @@ def _from_endpoint(scope: Scope, options: Mapping[str, str], clock: Clock) -> Ca
         raise ConfigError(f"listener {scope.listener} uses {scope.mechanism} between nodes, so {_URL} must be set")
     try:
         check_url(url)
-    except JwksError as error:
+    except WebError as error:
         raise ConfigError(f"{_URL}: {error}") from error
+    retriever = scope.value(_RETRIEVER)
+    fitting = (_RETRIEVERS[0], _RETRIEVERS[2 if url.startswith("file:") else 1])
+    if retriever not in fitting:
+        raise ConfigError(f"{_RETRIEVER}={retriever} is not supported: with {_URL}={url} it can be {fitting[1]}")
     if url.startswith("file:"):
-        return lambda: token_of_file(url)
+        read = Web().read
+        return lambda: token_of_file(url, read)
     secret = scope.value("sasl.oauthbearer.client.credentials.client.secret")
     credentials = ClientCredentials(
         scope.value("sasl.oauthbearer.client.credentials.client.id") or options.get("clientId", ""),
@@ -67,4 +85,16 @@ def _from_endpoint(scope: Scope, options: Mapping[str, str], clock: Clock) -> Ca
             f"{_URL}={url} needs sasl.oauthbearer.client.credentials.client.id and "
             "sasl.oauthbearer.client.credentials.client.secret"
         )
-    return ProviderTokens(url, credentials, clock, scope.value("sasl.login.refresh.window.factor"))
+    web = Web(
+        tls_of(scope, options, clock.wall_ms()),
+        scope.value("sasl.login.connect.timeout.ms") or TIMEOUT_MS,
+        scope.value("sasl.login.read.timeout.ms") or TIMEOUT_MS,
+    )
+    refresh = Refresh(
+        scope.value("sasl.login.refresh.window.factor"),
+        scope.value("sasl.login.refresh.window.jitter"),
+        scope.value("sasl.login.refresh.min.period.seconds"),
+        scope.value("sasl.login.refresh.buffer.seconds"),
+    )
+    backoff = Backoff(scope.value("sasl.login.retry.backoff.ms"), scope.value("sasl.login.retry.backoff.max.ms"))
+    return ProviderTokens(url, credentials, clock, web.read, refresh=refresh, backoff=backoff, chance=random.random)

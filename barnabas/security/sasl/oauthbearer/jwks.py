@@ -4,8 +4,7 @@ Rules
 1. Keys from an address are fetched again every `refresh_ms`, and earlier when a token names a key that is not known:
    at most every `SOON_MS`. A failure keeps the keys, and is retried after a pause that doubles.
 2. A file is read again within `FILE_CHECK_MS` after it has changed; one that could not be used, after the same pauses.
-3. Addresses are `file:`, `https:`, and for tests `http:` of this machine. No redirect is followed. An answer has at
-   most `BYTES_MAX` bytes, and the first `KEYS_MAX` keys of it are used.
+3. The first `KEYS_MAX` keys of a set are used. web.py has the rules of addresses and answers.
 
 Threads: network threads call `find`, which never waits. One thread, begun by `start`, reads and fetches. The keys are
 immutable and replaced whole.
@@ -17,75 +16,33 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Sequence
-from http.client import HTTPException
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from barnabas.common.clock import Clock
 from barnabas.common.threads import ServiceThread
 from barnabas.security.sasl.oauthbearer.validator import SigningKey, signing_key
+from barnabas.security.sasl.oauthbearer.web import WebError, check_url, path_of
 
 log = logging.getLogger("barnabas.sasl")
 
-BYTES_MAX: Final = 1 << 20
 KEYS_MAX: Final = 256
 SOON_MS: Final = 10_000
 FILE_CHECK_MS: Final = 1_000
-_TIMEOUT_S: Final = 10.0
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-
-
-class JwksError(Exception):
-    """The keys cannot be had; the text is one line."""
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow none: the error of the redirect itself is raised."""
-
-
-def check_url(url: str) -> None:
-    """Raise JwksError for an address that is not used (rule 3)."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("file", "https") and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-        raise JwksError(f"{url} is neither a file: nor an https: address")
-
-
-def read_url(url: str, data: bytes | None = None, headers: dict[str, str] | None = None) -> bytes:
-    """Return what an address answers, or what a file holds; raises JwksError."""
-    check_url(url)
-    parts = urllib.parse.urlsplit(url)
-    try:
-        if parts.scheme == "file":
-            body = Path(urllib.parse.unquote(parts.path)).read_bytes()
-        else:
-            opener = urllib.request.build_opener(_NoRedirects)
-            request = urllib.request.Request(url, data, headers or {})
-            with opener.open(request, timeout=_TIMEOUT_S) as response:
-                body = response.read(BYTES_MAX + 1)
-    except (OSError, HTTPException, ValueError) as error:
-        raise JwksError(f"cannot read {url}: {getattr(error, 'strerror', None) or error}") from error
-    if len(body) > BYTES_MAX:
-        raise JwksError(f"{url} has more than {BYTES_MAX} bytes")
-    return body
 
 
 def parse_keys(body: bytes) -> tuple[SigningKey, ...]:
-    """Return the keys of a JWKS that can be used; raises JwksError if there is none."""
+    """Return the keys of a JWKS that can be used; raises WebError if there is none."""
     try:
         listed = json.loads(body)["keys"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise JwksError("this is not a JSON web key set") from error
+        raise WebError("this is not a JSON web key set") from error
     if not isinstance(listed, list):
-        raise JwksError("this is not a JSON web key set")
+        raise WebError("this is not a JSON web key set")
     found = (signing_key(jwk) for jwk in listed[:KEYS_MAX] if isinstance(jwk, dict))
     keys = tuple(key for key in found if key is not None)
     if not keys:
-        raise JwksError("no key in it verifies signatures by a public key")
+        raise WebError("no key in it verifies signatures by a public key")
     return keys
 
 
@@ -96,16 +53,16 @@ class Jwks:
         self,
         url: str,
         clock: Clock,
+        read: Callable[[str], bytes],
         *,
         refresh_ms: int = 3_600_000,
         retry_ms: int = 100,
         retry_max_ms: int = 10_000,
-        read: Callable[[str], bytes] = read_url,
     ) -> None:
         check_url(url)
         # Fixed before start.
         self._url = url
-        self._path = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)) if url.startswith("file:") else None
+        self._path = path_of(url) if url.startswith("file:") else None
         self._clock = clock
         self._refresh_ms = refresh_ms
         self._retry_ms = retry_ms
@@ -121,9 +78,14 @@ class Jwks:
         self._thread: ServiceThread | None = None  # set by start
 
     def read_file(self) -> None:
-        """Read the keys before the start, if they are in a file; raises JwksError."""
+        """Read the keys before the start, if they are in a file; raises WebError."""
         if self._path is not None:
             self._load()
+
+    def take_over(self, before: object) -> None:
+        """Use the keys that others have had from the same address, until it answers; before the start."""
+        if isinstance(before, Jwks) and self._path is None and before._url == self._url:
+            self._keys = before._keys
 
     def start(self) -> None:
         """Begin the thread that keeps the keys current."""
@@ -150,11 +112,11 @@ class Jwks:
         try:
             if self._path is None or self._path.stat().st_mtime_ns != self._changed_ns:
                 self._load()
-        except (JwksError, OSError) as error:
+        except (WebError, OSError) as error:
             self._failures += 1
             if self._failures == 1:
                 log.warning("the keys for OAUTHBEARER stay as they are: %s", error)
-            return int(min(self._retry_max_ms, self._retry_ms << min(self._failures, 20)))
+            return int(min(self._retry_max_ms, self._retry_ms << min(self._failures - 1, 20)))
         if self._failures:
             log.info("the keys for OAUTHBEARER are read again")
         self._failures = 0
@@ -166,12 +128,12 @@ class Jwks:
             try:
                 changed_ns = self._path.stat().st_mtime_ns  # Why first: what changes meanwhile is read again
             except OSError as error:
-                raise JwksError(f"cannot read {self._url}: {error.strerror}") from error
+                raise WebError(f"cannot read {self._url}: {error.strerror}") from error
         self._fetched_ms = self._clock.monotonic_ms()
         try:
             self._keys = parse_keys(self._read(self._url))
-        except JwksError as error:
-            raise JwksError(f"{self._url}: {error}") from error
+        except WebError as error:
+            raise WebError(f"{self._url}: {error}") from error
         self._changed_ns = changed_ns
 
     def _run(self) -> None:
@@ -179,7 +141,7 @@ class Jwks:
         while not self._over.is_set():
             if self._wake.wait(wait_ms / 1000):
                 since_ms = self._clock.monotonic_ms() - self._fetched_ms
-                self._over.wait(max(0, SOON_MS - since_ms) / 1000)
+                self._over.wait(min(wait_ms, max(0, SOON_MS - since_ms)) / 1000)
                 self._wake.clear()
             if not self._over.is_set():
                 wait_ms = self.refresh()

@@ -2,7 +2,7 @@
 
 Rules
 1. A refused token is answered with an error as JSON. The client acknowledges it, and the login ends then (RFC 7628,
-   section 3.2.2).
+   section 3.2.2). Many clients do not: they close the connection, or go on as if they had logged in.
 2. The login ends when the token does: `Identity.expires_ms`.
 
 Source: OAuthBearerSaslServer (Kafka 4.3).
@@ -11,15 +11,12 @@ Source: OAuthBearerSaslServer (Kafka 4.3).
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 
 from barnabas.security.principal import user as user_principal
-from barnabas.security.sasl.mechanism import AuthenticationError, Identity, InvalidCredentialsError
+from barnabas.security.sasl.mechanism import AuthenticationError, Identity, InvalidCredentialsError, RefusalError
 from barnabas.security.sasl.oauthbearer.messages import CONTROL_A, parse_client_first
 from barnabas.security.sasl.oauthbearer.token import InvalidTokenError, OAuthToken
-
-log = logging.getLogger("barnabas.sasl")
 
 #: Checks a token; raises InvalidTokenError.
 Validate = Callable[[str], OAuthToken]
@@ -43,9 +40,8 @@ class OAuthBearerServer:
         try:
             token = self._validate(first.token)
         except InvalidTokenError as refused:
-            log.info("a token was refused: %s", refused)
             self._error = _as_json(refused)
-            return self._error.encode()
+            raise RefusalError(self._error.encode(), f"{self._error}: {refused}") from refused
         except Exception as error:
             raise InvalidCredentialsError(f"the token could not be checked: {error}") from error
         if first.authorization_id and first.authorization_id != token.user:

@@ -6,10 +6,10 @@ Source: ScramSaslClient (Kafka 4.3).
 from __future__ import annotations
 
 import base64
-import hmac
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.common import digests
 from barnabas.security.sasl.mechanism import AuthenticationError
 from barnabas.security.sasl.scram.formulas import (
     client_key,
@@ -63,7 +63,7 @@ class ScramClient:
         signature, error = parse_server_final(challenge)
         if error is not None:
             raise AuthenticationError(f"Sasl authentication using {self._mechanism.mechanism_name} failed with {error}")
-        if not hmac.compare_digest(signature, self._signature):
+        if not digests.is_equal(signature, self._signature):
             raise AuthenticationError("Invalid server signature in server final message")
         self.is_complete = True
         return None

@@ -5,30 +5,30 @@ Source: RFC 5802 section 3; ScramFormatter (Kafka 4.3), which does not normalize
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import math
-import secrets
+import random
 import string
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from barnabas.common import digests
 from barnabas.security.values import ScramCredential, ScramMechanism
 
 DEFAULT_ITERATIONS: Final = 4096
 _RANDOM_BITS: Final = 130
+_RANDOM: Final = random.SystemRandom()
 _DIGITS: Final = string.digits + string.ascii_lowercase
 _TEXT_MAX: Final = 26  # digits of that many bits
 
 
 def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
     """Return the mechanism's hash."""
-    return hashlib.new(mechanism.hash_name, data).digest()
+    return digests.digest(mechanism.hash_name, data)
 
 
 def mac(mechanism: ScramMechanism, key: bytes, data: bytes) -> bytes:
     """Return the mechanism's HMAC."""
-    return hmac.digest(key, data, mechanism.hash_name)
+    return digests.mac(mechanism.hash_name, key, data)
 
 
 def xor(first: bytes, second: bytes) -> bytes:
@@ -38,7 +38,7 @@ def xor(first: bytes, second: bytes) -> bytes:
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
     """Return the salted password, RFC 5802's Hi(); takes a millisecond for a few thousand iterations."""
-    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+    return digests.pbkdf2(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 def client_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
@@ -67,12 +67,12 @@ def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterati
 
 def random_text() -> str:
     """Return 130 random bits in base 36, as Kafka's nonces and salts are."""
-    return base36(secrets.randbits(_RANDOM_BITS))
+    return base36(_RANDOM.getrandbits(_RANDOM_BITS))
 
 
 def fake_salt(secret: bytes, user: str) -> bytes:
     """Return the salt that a user without a credential has: as random as others, and the same each time."""
-    number = int.from_bytes(hmac.digest(secret, user.encode("utf-8", "surrogatepass"), "sha256"), "big")
+    number = int.from_bytes(digests.mac("sha256", secret, user.encode("utf-8", "surrogatepass")), "big")
     return base36(number & ((1 << _RANDOM_BITS) - 1)).encode()
 
 
@@ -100,10 +100,10 @@ def fake_looks(secret: bytes, user: str, looks: Mapping[Looks, int]) -> Looks:
 
     A user is given other looks only if those that it had become rarer, or others more frequent.
     """
-    own = hmac.digest(secret, b"looks of " + user.encode("utf-8", "surrogatepass"), "sha256")
+    own = digests.mac("sha256", secret, b"looks of " + user.encode("utf-8", "surrogatepass"))
 
     def score(candidate: Looks) -> float:
-        seed = hmac.digest(own, repr(tuple(candidate)).encode(), "sha256")
+        seed = digests.mac("sha256", own, repr(tuple(candidate)).encode())
         return math.log((int.from_bytes(seed[:8], "big") + 1) / (1 << 64)) / looks[candidate]
 
     return max(looks, key=score, default=USUAL_LOOKS)
@@ -113,7 +113,7 @@ def false_salt(secret: bytes, user: str, looks: Looks) -> bytes:
     """Return the salt of a user without a credential, for its looks."""
     if looks.is_text:
         return fake_salt(secret, user)
-    return hashlib.shake_256(secret + b"\0" + user.encode("utf-8", "surrogatepass")).digest(looks.salt_size)
+    return digests.stretched(secret + b"\0" + user.encode("utf-8", "surrogatepass"), looks.salt_size)
 
 
 def base36(number: int) -> str:

@@ -14,10 +14,10 @@ the first message.
 from __future__ import annotations
 
 import base64
-import hmac
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from barnabas.common import digests
 from barnabas.security.principal import user as user_principal
 from barnabas.security.sasl.mechanism import AuthenticationError, Identity, InvalidCredentialsError
 from barnabas.security.sasl.scram.formulas import Looks, digest, fake_looks, false_salt, mac, random_text, xor
@@ -35,8 +35,12 @@ class TokenLogin(NamedTuple):
     """A delegation token, as a login needs it."""
 
     owner: str  # a principal
-    expires_ms: int
+    expires_ms: int  # of the machine's clock, by which sessions end
     credential: ScramCredential
+
+
+#: Stands for the login of a token that does not exist.
+NO_LOGIN: Final = TokenLogin("", 0, ScramCredential(b"", b"", b"", 0))
 
 
 class ScramLookup(Protocol):
@@ -83,8 +87,10 @@ class ScramServer:
         if self._client_first is not None:
             raise InvalidCredentialsError("Unexpected message after the last one")
         first = self._client_first = parse_client_first(response)
+        # Also for known users (rule 1).
         looks = fake_looks(self._secret, first.user, self._lookup.looks(self._mechanism))
-        salt = false_salt(self._secret, first.user, looks)  # also for known users (rule 1)
+        no_key = bytes(len(digest(self._mechanism, b"")))
+        false = ScramCredential(false_salt(self._secret, first.user, looks), no_key, no_key, looks.iterations)
         self._granted, credential = self._find(first)
         if first.authorization_id and first.authorization_id != first.user:
             raise AuthenticationError(
@@ -95,34 +101,32 @@ class ScramServer:
                 f"Iterations {credential.iterations} is less than the minimum {SCRAM_MIN_ITERATIONS} for "
                 f"{self._mechanism.mechanism_name}"
             )
-        if credential is None:
-            no_key = bytes(len(digest(self._mechanism, b"")))
-            credential = ScramCredential(salt, no_key, no_key, looks.iterations)
-        self._credential = credential
+        credential = self._credential = false if credential is None else credential
         self._server_first = ServerFirst(first.nonce + self._nonce(), credential.salt, credential.iterations)
         return self._server_first.text.encode()
 
     def _find(self, first: ClientFirst) -> tuple[Identity | None, ScramCredential | None]:
         if first.is_token:
             token = self._lookup.token(self._mechanism, first.user)
-            if token is None:
-                return None, None
-            return Identity(token.owner, token.expires_ms, is_token=True), token.credential
+            shown = NO_LOGIN if token is None else token
+            identity = Identity(shown.owner, shown.expires_ms, is_token=True)
+            return (None, None) if token is None else (identity, shown.credential)
         credential = self._lookup.credential(self._mechanism, first.user)
-        return (None if credential is None else Identity(user_principal(first.user))), credential
+        identity = Identity(user_principal(first.user))
+        return (None if credential is None else identity), credential
 
     def _final(self, response: bytes, credential: ScramCredential) -> bytes:
         assert self._client_first is not None
         assert self._server_first is not None
         final = parse_client_final(response)
-        if not hmac.compare_digest(final.nonce.encode(), self._server_first.nonce.encode()):
+        if not digests.is_equal(final.nonce.encode(), self._server_first.nonce.encode()):
             raise InvalidCredentialsError("Invalid client nonce in the final client message.")
         signed = auth_message(self._client_first.bare, self._server_first.text, final.without_proof)
         signature = mac(self._mechanism, credential.stored_key, signed)
         if len(final.proof) != len(signature):
             raise InvalidCredentialsError("Invalid client credentials")
         found = digest(self._mechanism, xor(signature, final.proof))
-        if not hmac.compare_digest(found, credential.stored_key) or self._granted is None:
+        if not digests.is_equal(found, credential.stored_key) or self._granted is None:
             raise InvalidCredentialsError("Invalid client credentials")
         self.identity = self._granted
         return b"v=" + base64.b64encode(mac(self._mechanism, credential.server_key, signed))

@@ -145,6 +145,8 @@ def broker(number: int = 1, **changes: Any) -> dict[str, Any]:
         "fetchers": [],
         "groups": listed(),
         "transactions": listed(),
+        "shares": listed(),
+        "clients": listed(),
     }
     return {**made, **changes}
 

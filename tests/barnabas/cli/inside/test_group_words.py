@@ -11,8 +11,8 @@ from tests.barnabas.cli.inside.lives import group, listed, member, waiting
 POSITIONS = by_partition({("orders", 0): 40}, {("orders", 0): 42, ("orders", 1): 7}, {("orders", 0): "m-1"})
 
 
-def words(positions: list[Position] | None = None, **changes: Any) -> list[str]:
-    return group_words(group(**changes), 1, positions or [])
+def words(positions: list[Position] | None = None, shares: Any = (), **changes: Any) -> list[str]:
+    return group_words(group(**changes), 1, positions or [], shares=shares)
 
 
 def test_a_stable_group() -> None:
@@ -52,6 +52,56 @@ def test_members_of_a_consumer_group_have_epochs() -> None:
     assert text[0].startswith("billing is a consumer group (KIP-848), Reconciling, in group epoch 7. Broker 1")
     assert "unrevoked_partitions, at epoch 5, 2 behind the group; it owns nothing" in text[3]
     assert "stable, at epoch 7; it owns nothing" in text[4]
+
+
+def test_a_share_group_has_its_offsets_elsewhere() -> None:
+    text = words(type="share", protocol="", leader="", since_ms=-1, members=listed(member("m-1", state="stable")))
+    assert text[0].startswith("billing is a share group (KIP-932), Stable, in group epoch 7. Broker 1")
+    assert text[2:] == [
+        "1 member:",
+        "  m-1 (client reader, 10.0.0.7): stable, at epoch 7",
+        "The share coordinators have its offsets: barnabas group describe shows them.",
+        "No broker that answers delivers records to it now.",
+    ]
+
+
+def test_members_of_a_streams_group_have_tasks() -> None:
+    members = listed(member("m-1", state="stable", tasks="2 active, 1 standby"))
+    text = words(POSITIONS, type="streams", protocol="", leader="", since_ms=-1, topology_epoch=3, members=members)
+    heading = "billing is a streams group (KIP-1071), Stable, in group epoch 7, topology epoch 3. Broker 1"
+    assert text[0].startswith(heading)
+    assert text[2:] == [
+        "1 member:",
+        "  m-1 (client reader, 10.0.0.7): stable, at epoch 7; its tasks: 2 active, 1 standby",
+        "It is 2 records behind in 1 partition; in 1 more it has committed nothing:",
+        "  orders-0: committed 40, its end is 42: 2 records behind, of m-1",
+        "  orders-1: nothing committed, its end is 7",
+    ]
+    assert "in group epoch 7, without a topology. Broker" in words(type="streams", protocol="", topology_epoch=-1)[0]
+
+
+def share(number: int, *held: tuple[int, int, int], **changes: Any) -> Any:
+    items = [
+        {"member_id": "m-1", "first_offset": first, "last_offset": last, "delivery_count": times, "left_ms": 9}
+        for first, last, times in held
+    ]
+    made = {"group_id": "billing", "topic": "orders", "partition": number, "is_loading": False, "start_offset": 5}
+    return {**made, "end_offset": 9, "in_flight": 5, "held": listed(*items), "sentence": "so it is", **changes}
+
+
+def test_what_is_delivered_to_a_share_group() -> None:
+    shares = [share(1, (5, 6, 1), (9, 9, 3)), share(0, is_loading=True)]
+    text = words(type="share", protocol="", leader="", since_ms=-1, members=listed(), shares=shares)
+    assert text[3:] == [
+        "2 partitions are delivered to it:",
+        "  orders-0: so it is",
+        "  orders-1: from offset 5 on, 5 offsets in flight; so it is",
+        "    m-1 holds 5 to 6, delivered 1 time",
+        "    m-1 holds 9 to 9, delivered 3 times",
+    ]
+    many = [share(number, *[(n, n, 1) for n in range(SHOWN + 1)]) for number in range(SHOWN + 1)]
+    text = words(type="share", protocol="", leader="", since_ms=-1, members=listed(), shares=many)
+    assert (text[-1], text[-2]) == ("  and 1 more", "    and 1 more")
 
 
 def test_an_empty_group() -> None:

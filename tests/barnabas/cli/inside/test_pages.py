@@ -67,6 +67,12 @@ def test_a_page_is_read_with_its_query(process: Process) -> None:
     assert process.queries == [{"section": "node,groups", "group": "a b"}]
 
 
+def test_a_controllers_page_is_asked_for_its_role(process: Process) -> None:
+    with pytest.raises(UserError, match="is the page of broker 1"):
+        read_page(Page("controller", 1, process.address), {"section": "node"})
+    assert process.queries == [{"section": "node", "role": "controller"}]
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "problem"),
     [
@@ -91,7 +97,7 @@ def test_a_page_that_does_not_answer_is_named_and_the_others_are_read(process: P
         Unanswered(none, "it has none"),
     ]
     assert answers.unreachable_brokers().keys() == {2, 3}
-    assert answers.controller() is None
+    assert answers.controllers() == []
 
 
 def test_a_slow_page_times_out() -> None:

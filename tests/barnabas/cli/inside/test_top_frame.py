@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.inside.top_frame import BrokerRow, ControllerRow, Frame, Sample, make_frame
+from barnabas.cli.inside.top_frame import BrokerRow, ControllerRow, Frame, QuorumRow, Sample, make_frame
 from barnabas.common.pages.live_shape import STATIONS
 from tests.barnabas.cli.inside.lives import broker, handler, listed, partition, processor, purgatory, request, waiting
 
@@ -133,8 +133,39 @@ def test_the_controller() -> None:
         "events": {"total": 4, "items": [], "idle": 0.5, "processed": 9, "deciding": None},
         "brokers": [{"state": "active"}, {"state": "fenced"}, {"state": "active"}],
     }
-    made = make_frame(Sample({}, {}), Sample({1: at(1)}, {}, told))
+    made = make_frame(Sample({}, {}), Sample({1: at(1)}, {}, [told]))
     assert made.controller == ControllerRow(100, 4, 0.5, 2, 1)
+
+
+def controller(id_: int, role: str, behind: int = 0, members: int = 2) -> dict[str, Any]:
+    view = {
+        "role": role,
+        "epoch": 7,
+        "voted": 100 if role == "leader" else None,
+        "end_offset": 50,
+        "members": [{"id": 100 + n, "behind": behind * n, "fetched_ms": 3 * n} for n in range(members)],
+        "changes": [{"reason": f"{id_} is {role}"}, {"reason": "older"}],
+    }
+    live = {**at(1, 100), "events": {"total": 0, "items": [], "idle": 1.0, "processed": 9, "deciding": None}}
+    return {**live, "node": {**live["node"], "id": id_, "role": "controller"}, "brokers": [], "quorum": view}
+
+
+def test_the_quorum_has_a_row_for_each_controller() -> None:
+    made = make_frame(Sample({}, {}), Sample({}, {}, [controller(100, "leader", 4), controller(101, "follower")]))
+    assert made.quorum == [
+        QuorumRow(100, "leader", 7, 100, 50, 0, 0, "100 is leader"),
+        QuorumRow(101, "follower", 7, None, 50, 4, 3, "101 is follower"),
+    ]
+    assert made.as_json()["quorum"][1]["behind"] == 4
+
+
+def test_without_a_leader_nobody_knows_how_far_they_are() -> None:
+    made = make_frame(Sample({}, {}), Sample({}, {}, [controller(101, "candidate")]))
+    assert [(row.role, row.behind, row.fetched_ms) for row in made.quorum] == [("candidate", -1, -1)]
+
+
+def test_a_single_controller_is_no_quorum() -> None:
+    assert make_frame(Sample({}, {}), Sample({}, {}, [controller(100, "leader", members=1)])).quorum == []
 
 
 def test_a_frame_is_json() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.inside.top_frame import BrokerRow, ControllerRow, Frame, PartitionRow, RequestRow, WaitRow
+from barnabas.cli.inside.top_frame import BrokerRow, ControllerRow, Frame, PartitionRow, QuorumRow, RequestRow, WaitRow
 from barnabas.cli.inside.top_view import ATTENTION, BAD, ROWS_PLAIN, lines
 from barnabas.common.pages.live_shape import STATIONS
 
@@ -123,6 +123,28 @@ def test_partitions_with_problems_have_a_colour(changes: dict[str, Any], style: 
 def test_the_controller_is_in_the_title() -> None:
     made = frame()._replace(controller=ControllerRow(100, 2, 0.9, 2, 1))
     assert "controller 100: 2 events queued, 1 broker fenced" in texts(made, 200)[0]
+
+
+def test_the_quorum_says_why() -> None:
+    rows = [
+        QuorumRow(100, "leader", 7, 100, 50, 0, 0, "controllers 100, 101 voted for it"),
+        QuorumRow(101, "candidate", 8, None, 50, -1, -1, "a majority would vote for it"),
+    ]
+    header, leader, candidate = [
+        line for line in lines(frame()._replace(quorum=rows), 100) if line.text.startswith(("quorum", "10"))
+    ]
+    assert header.text.split() == ["quorum", "role", "epoch", "vote", "log", "end", "behind", "because"]
+    assert leader.text.split(maxsplit=6) == [
+        "100",
+        "leader",
+        "7",
+        "100",
+        "50",
+        "0",
+        "controllers 100, 101 voted for it",
+    ]
+    assert candidate.text.split(maxsplit=6)[3:6] == ["-", "50", "-"]
+    assert (leader.style, candidate.style) == ("", "yellow")
 
 
 def test_the_title_counts_brokers_that_answer() -> None:

@@ -18,10 +18,10 @@ from barnabas.cli.local.ready import Ready
 from barnabas.common.processes.cluster_file import open_supervisor, process_state, read_cluster_file
 from barnabas.common.processes.ports import reserve_port
 from tests.barnabas.cli.conftest import Barnabas
-from tests.barnabas.cli.local.test_up import runtime_directory
+from tests.barnabas.cli.local.test_up import temporary_directory
 from tests.support.processes import await_ends
 
-__all__ = ["runtime_directory"]  # an automatic fixture
+__all__ = ["temporary_directory"]  # an automatic fixture
 
 
 def up(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,21 +69,21 @@ def test_a_cluster_runs_in_the_background_until_it_is_stopped(barnabas: Barnabas
     assert Ready.parse((directory / LOG_NAME).read_text()) == ready
 
 
-def test_a_temporary_directory_is_removed_after_down_kill(barnabas: Barnabas, runtime_directory: Path) -> None:
+def test_a_temporary_directory_is_removed_after_down_kill(barnabas: Barnabas, temporary_directory: Path) -> None:
     assert up(*FREE).returncode == 0
-    (made,) = runtime_directory.glob("barnabas-[!c]*")
+    (made,) = temporary_directory.glob("barnabas-*")
     assert barnabas("down", "--kill").code == 0
     assert not made.exists()
 
 
-def test_a_failed_start_is_one_line(barnabas: Barnabas, tmp_path: Path, runtime_directory: Path) -> None:
+def test_a_failed_start_is_one_line(barnabas: Barnabas, tmp_path: Path, temporary_directory: Path) -> None:
     port, reservation = reserve_port()
     with reservation:
         reservation.listen()
         outcome = up("--port", str(port))
     assert (outcome.returncode, outcome.stdout) == (1, "")
     assert outcome.stderr == f"barnabas: port {port} is taken: choose another with --port\n"
-    assert not list(runtime_directory.glob("barnabas-[!c]*"))
+    assert not list(temporary_directory.glob("barnabas-*"))
 
 
 def test_the_cluster_file_of_a_killed_supervisor_does_not_count(barnabas: Barnabas, tmp_path: Path) -> None:

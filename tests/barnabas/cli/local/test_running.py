@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.cli.address import DEFAULT_BOOTSTRAP, VARIABLE, default_bootstrap
 from barnabas.cli.errors import UserError
-from barnabas.cli.local.running import announced, running_directories
+from barnabas.cli.local.running import DIRECTORY_VARIABLE, announced, cluster_at, running_directories
 from barnabas.common.processes.cluster_file import ClusterFile, write_cluster_file
 
 
@@ -17,6 +17,7 @@ from barnabas.common.processes.cluster_file import ClusterFile, write_cluster_fi
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
     return tmp_path / f"barnabas-clusters-{os.getuid()}"
 
 
@@ -59,3 +60,16 @@ def test_without_a_runtime_directory_clusters_go_unannounced(tmp_path: Path, mon
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere"))
     with announced(tmp_path):
         assert running_directories() == []
+
+
+def test_a_cluster_is_found_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, dead = cluster(tmp_path / "one", os.getpid()), cluster(tmp_path / "dead", 2**30)
+    assert cluster_at("one:1") is None
+    with announced(one):
+        found = cluster_at("elsewhere:1, one:1")
+        assert found is not None
+        assert (found[0], found[1]["bootstrap"]) == (one, "one:1")
+        assert cluster_at("two:1") is None
+    for directory, is_found in ((one, True), (dead, False)):  # an ephemeral cluster is not announced
+        monkeypatch.setenv(DIRECTORY_VARIABLE, str(directory))
+        assert (cluster_at(f"{directory.name}:1") is not None) == is_found

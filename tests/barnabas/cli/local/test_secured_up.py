@@ -6,6 +6,7 @@ Also tests cluster/security/node_client.py.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -20,11 +22,14 @@ from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredenti
 from kafka import KafkaConsumer
 
 from barnabas.cli.address import VARIABLE
+from barnabas.cli.local.running import DIRECTORY_VARIABLE
 from barnabas.cli.security import command_config
 from barnabas.cluster import LocalCluster
 from barnabas.cluster.security.client_settings import librdkafka
 from barnabas.cluster.security.cluster_security import ClusterSecurity
 from barnabas.common.clock import SystemClock
+from barnabas.common.pages.page_access import TOKEN_FILE, Access, of_directory
+from barnabas.common.pages.page_client import ask
 from tests.barnabas.cli.conftest import Barnabas
 from tests.support.kafka.kafka_tools import KafkaTools
 
@@ -114,6 +119,39 @@ def test_kafkas_tools_take_the_same_file(barnabas: Barnabas, environment: dict[s
         file = f"{environment['BARNABAS_DATA_DIR']}/security/users/{user}/client.properties"
         listed = tools.run("kafka-topics", *where, "--command-config", file, "--list").check().stdout
         assert "tools" in listed.split()
+
+
+def status(url: str, access: Access) -> int:
+    """The status of a page."""
+    parts = urlsplit(url)
+    return ask(parts.hostname or "", parts.port or 0, "GET", parts.path, access, timeout_s=20).status
+
+
+def test_the_pages_of_all_processes_ask_for_the_token(environment: dict[str, str]) -> None:
+    directory = Path(environment["BARNABAS_DATA_DIR"])
+    access = of_directory(directory)
+    token = (directory / "security" / TOKEN_FILE).read_text()
+    assert access.credential == f"Bearer {token}"
+    pages = [*environment["BARNABAS_METRICS_URLS"].split(","), *environment["BARNABAS_FAULTS_URLS"].split(",")]
+    pages.append(f"{environment['BARNABAS_CONTROL_URL']}/nodes")
+    is_encrypted = (directory / "security" / "broker-0.pem").exists()
+    assert {urlsplit(url).scheme for url in pages} == {"https" if is_encrypted else "http"}
+    for url in pages:
+        assert status(url, access._replace(credential="")) == http.client.UNAUTHORIZED, url
+        assert status(url, access._replace(credential="Bearer wrong")) == http.client.UNAUTHORIZED, url
+        assert status(url, access) == http.client.OK, url
+
+
+def test_commands_find_the_token(
+    barnabas: Barnabas, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, environment["BARNABAS_DATA_DIR"])
+    monkeypatch.delenv(command_config.VARIABLE)  # that of admin is found, too
+    for command in (["top", "--once"], ["explain", "request", "--slowest"], ["topic", "list"]):
+        assert barnabas(*command).code == 0, command
+    added = barnabas("faults", "add", "api=Produce", "delay_ms=1")
+    assert (added.code, added.err) == (0, "")
+    assert barnabas("faults", "remove", "--all").code == 0
 
 
 def test_a_later_start_keeps_what_commands_changed(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.client.connection import NodeConnection
+from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from tests.barnabas.cli.conftest import Barnabas
 from tests.support.processes import await_ends
 from tests.support.waiting import eventually
@@ -25,12 +27,15 @@ SHORT_SESSION = ("--config", "broker.session.timeout.ms=1000", "--config", "brok
 
 
 @pytest.fixture(autouse=True)
-def runtime_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put pointers to running clusters, and temporary directories, into the test's directory."""
-    directory = tmp_path / "runtime"
-    directory.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
-    monkeypatch.setenv("TMPDIR", str(directory))
+def temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put pointers to running clusters, and temporary directories, into two directories of the test.
+
+    One directory for both would not do: the random name of a temporary directory can look like that of the pointers.
+    """
+    pointers, directory = tmp_path / "pointers", tmp_path / "temporary"
+    for variable, path in (("XDG_RUNTIME_DIR", pointers), ("TMPDIR", directory)):
+        path.mkdir()
+        monkeypatch.setenv(variable, str(path))
     monkeypatch.delenv("BARNABAS_BOOTSTRAP", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", None)
     return directory
@@ -98,10 +103,42 @@ def test_a_directory_is_kept_and_reused_with_its_data(tmp_path: Path) -> None:
         assert end(process, signal.SIGINT) == (130, "", "")
 
 
-def test_a_temporary_directory_is_removed_at_the_end(runtime_directory: Path) -> None:
+def test_a_combined_node_is_one_process(tmp_path: Path, barnabas: Barnabas) -> None:
+    with up("--data-dir", str(tmp_path), "--combined", "--security", "sasl_ssl") as process:
+        ready(process)
+        (entry,) = json.loads((tmp_path / "cluster.json").read_text())["processes"]
+        assert (entry["role"], "controller_port" in entry) == ("broker", True)
+        rows = json.loads(barnabas("status", "--json").out)
+        assert [(row["node"], row["role"]) for row in rows] == [(None, "supervisor"), (0, "broker,controller")]
+        (frame,) = barnabas("top", "--once", "--json").out.splitlines()
+        assert json.loads(frame)["controller"]["controller"] == 0
+        assert end(process, signal.SIGTERM) == (0, "", "")
+    assert (tmp_path / "broker-0" / "data" / "__cluster_metadata-0").is_dir()
+    for arguments, words in (
+        (("--data-dir", str(tmp_path)), "start it with --combined"),
+        (("--combined", "--controllers", "3"), "--combined excludes --controllers"),
+    ):
+        with up(*arguments) as refused:
+            assert words in refused.communicate(timeout=TIMEOUT_S)[1]
+            assert refused.returncode == 1
+
+
+def test_clients_are_answered_as_by_an_older_release(tmp_path: Path) -> None:
+    with up("--data-dir", str(tmp_path), "--brokers", "1", "--compat", "2.8") as process:
+        host, _, port = ready(process)["bootstrap"].rpartition(":")
+        with NodeConnection(host, int(port)) as connection:
+            listed = {row.api_key: row.max_version for row in connection.send(ApiVersionsRequest(), 0).api_keys}
+        assert (listed[0], 68 in listed) == (9, False)
+        assert end(process, signal.SIGTERM) == (0, "", "")
+    with up("--compat", "0.10") as refused:
+        assert "barnabas.compat.release: String must be one of: , 0.11" in refused.communicate(timeout=TIMEOUT_S)[1]
+        assert refused.returncode == 1
+
+
+def test_a_temporary_directory_is_removed_at_the_end(temporary_directory: Path) -> None:
     with up() as process:
         ready(process)
-        (made,) = runtime_directory.glob("barnabas-[!c]*")
+        (made,) = temporary_directory.glob("barnabas-*")
         assert (made / "cluster.json").exists()
         assert end(process, signal.SIGINT)[0] == 130
     assert not made.exists()

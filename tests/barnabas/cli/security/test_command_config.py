@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from barnabas.cli.address import VARIABLE as BOOTSTRAP_VARIABLE
+from barnabas.cli.address import bootstrap_option
 from barnabas.cli.errors import UserError
-from barnabas.cli.security import command_config
+from barnabas.cli.local import running
 from barnabas.cli.security.command_config import (
     VARIABLE,
     command_config_option,
@@ -25,7 +27,7 @@ from tests.barnabas.cli.conftest import Barnabas
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """No local cluster, no variable."""
-    monkeypatch.setattr(command_config, "running_directories", list)
+    monkeypatch.setattr(running, "running_directories", list)
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
@@ -60,7 +62,7 @@ def test_a_local_cluster_has_its_own_settings(tmp_path: Path, monkeypatch: pytes
     own = a_file(tmp_path / "client.properties")
     content = {"bootstrap": "h:1,h:2", "supervisor_pid": os.getpid(), "processes": [], "command_config": own}
     write_cluster_file(tmp_path, content)  # type: ignore[arg-type]
-    monkeypatch.setattr(command_config, "running_directories", lambda: [tmp_path])
+    monkeypatch.setattr(running, "running_directories", lambda: [tmp_path])
     assert chosen() == own
     assert settings_for("elsewhere:1") is None
 
@@ -108,3 +110,30 @@ def test_the_address_comes_from_the_file(barnabas: Barnabas, tmp_path: Path) -> 
     assert barnabas("topic", "list", "--command-config", file).err == (
         "barnabas: nothing listens at 127.0.0.1:1; start one: barnabas up\n"
     )
+
+
+def test_the_address_of_the_variables_file_counts_after_the_variable_of_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container has both, since its network has other addresses than the file."""
+    file = a_file(tmp_path / "file", "bootstrap.servers=file:1\n")
+    found: list[str] = []
+
+    @click.command()
+    @bootstrap_option
+    def command(bootstrap: str) -> None:
+        found.append(bootstrap)
+
+    def address(*arguments: str) -> str:
+        command.main(list(arguments), standalone_mode=False)
+        return found[-1]
+
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, "variable:1")
+    assert address() == "variable:1"
+    assert address("--command-config", file) == "file:1"
+    monkeypatch.setenv(VARIABLE, file)
+    assert address() == "variable:1"
+    assert address("--command-config", file) == "file:1"
+    assert address("--bootstrap", "option:1", "--command-config", file) == "option:1"
+    monkeypatch.delenv(BOOTSTRAP_VARIABLE)
+    assert address() == "file:1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import stat
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from barnabas.cluster.security.authority import CERTIFICATE_DAYS, Authority, write_private
+from barnabas.cluster.security.authority import CERTIFICATE_DAYS, CERTIFICATE_FILE, KEY_FILE, Authority, write_private
 
 NOW_MS = 1_900_000_000_000
 
@@ -56,6 +57,18 @@ def test_the_next_start_uses_the_same_authority(tmp_path: Path) -> None:
     own.verify_directly_issued_by(issuer)
 
 
+def test_after_a_lost_key_and_a_crash_the_certificate_fits_the_key(tmp_path: Path) -> None:
+    old = Authority(tmp_path / "old", NOW_MS).certificate_file.read_bytes()
+    key = (Authority(tmp_path / "new", NOW_MS).certificate_file.parent / KEY_FILE).read_bytes()
+    (tmp_path / "security").mkdir()
+    (tmp_path / "security" / CERTIFICATE_FILE).write_bytes(old)
+    (tmp_path / "security" / KEY_FILE).write_bytes(key)  # the crash came before the new certificate
+    authority = Authority(tmp_path / "security", NOW_MS)
+    own, issuer = x509.load_pem_x509_certificates(authority.issue("a.pem", "a").read_bytes())
+    own.verify_directly_issued_by(issuer)
+    assert issuer == x509.load_pem_x509_certificate(authority.certificate_file.read_bytes())
+
+
 def test_a_password_encrypts_the_key(tmp_path: Path) -> None:
     path = Authority(tmp_path, NOW_MS).issue("alice.pem", "alice", password="secret")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -65,3 +78,15 @@ def test_a_password_encrypts_the_key(tmp_path: Path) -> None:
     store = pkcs12.load_pkcs12(path.with_suffix(".p12").read_bytes(), b"secret")
     assert store.cert is not None
     assert store.cert.certificate == x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def test_a_private_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        steps.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        steps.extend(sorted(path.name for path in tmp_path.iterdir()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_private(tmp_path / "secret", b"secret")
+    assert steps == ["secret.tmp", "secret.tmp", tmp_path.name, "secret"]

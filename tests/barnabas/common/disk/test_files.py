@@ -48,13 +48,16 @@ def test_a_slice_outlives_closing_and_deleting(disk: tuple[FileSystem, str]) -> 
     kept = handle.slice(2, 5)
     handle.close()
     assert fs.unlink(f"{root}/a")
+    part = kept.part(1, 3)
     assert (kept.position, kept.size, kept.read()) == (2, 5, b"23456")
+    del kept
+    assert (part.position, part.size, part.read()) == (3, 3, b"345")
 
 
 def test_names_and_directories(disk: tuple[FileSystem, str]) -> None:
     fs, root = disk
-    fs.mkdir(f"{root}/d/e")
-    fs.mkdir(f"{root}/d/e")
+    assert fs.mkdir(f"{root}/d/e")
+    assert not fs.mkdir(f"{root}/d/e")
     fs.write_bytes(f"{root}/d/b", b"bb", sync=True)
     fs.atomic_write(f"{root}/d/a", b"a")
     fs.atomic_write(f"{root}/d/a", b"aaa")
@@ -115,3 +118,11 @@ def test_new_files_are_not_for_everybody(tmp_path: Path) -> None:
     path = tmp_path / "new"
     OsFileSystem().write_bytes(str(path), b"secret", sync=False)
     assert stat.S_IMODE(path.stat().st_mode) & 0o007 == 0
+
+
+def test_the_boot_id_is_the_kernels() -> None:
+    fs = OsFileSystem()
+    assert fs.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert len(fs.boot_id()) == 36
+    memory = MemoryFileSystem()
+    assert memory.kill().boot_id() == memory.boot_id() != memory.crash().boot_id()

@@ -24,6 +24,13 @@ def port() -> Iterator[int]:
     server.stop()
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"), [(b'{"a": 1}', {"a": 1}), (b"[1]", {}), (b"<html>", {}), (b"", {}), (b"\xff", {})]
+)
+def test_the_fields_of_an_answer(body: bytes, expected: dict[str, int]) -> None:
+    assert Answer(200, "OK", body).fields() == expected
+
+
 def test_a_credential_is_sent(port: int) -> None:
     assert ask("127.0.0.1", port, "GET", "/long", OPEN, timeout_s=10).status == 401
     access = Access("Bearer t0ken")

@@ -20,6 +20,8 @@ from barnabas.common.pages.phrases import count, duration, listed
         (185_000, "3 min 5 s"),
         (3_599_900, "1 h 0 min"),
         (2 * 3_600_000 + 5 * 60_000, "2 h 5 min"),
+        (47 * 3_600_000, "47 h 0 min"),
+        (7 * 86_400_000 + 3_600_000, "7 d 1 h"),
     ],
 )
 def test_durations(ms: float, said: str) -> None:

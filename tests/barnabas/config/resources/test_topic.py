@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.config import Config, ConfigError
+from barnabas.config.config import SHARED_MAX
 
 CONFIG = Config.from_properties({"log.segment.bytes": "2000000", "log.cleanup.policy": "compact,delete"})
 
@@ -27,6 +28,19 @@ def test_overrides_take_precedence() -> None:
     assert topic.overrides == {"segment.bytes": "1048576", "cleanup.policy": "compact", "max.compaction.lag.ms": "9"}
     assert topic != CONFIG.topic_config()
     assert CONFIG.topic_config() == CONFIG.topic_config({})
+
+
+def test_topics_with_the_same_overrides_share_a_config() -> None:
+    config = Config.from_properties({})
+    assert config.topic_config() is config.topic_config({})
+    assert config.topic_config({"segment.ms": "9"}) is config.topic_config({"segment.ms": "9"})
+    assert config.topic_config({"segment.ms": "9"}).values != config.topic_config({"segment.ms": "8"}).values
+    before = config.topic_config()
+    config.replace(config.with_overrides({"log.retention.ms": "7"}))
+    assert (before.retention_ms, config.topic_config().retention_ms) == (604_800_000, 7)
+    for size in range(SHARED_MAX):
+        config.topic_config({"segment.bytes": str(2_000_000 + size)})
+    assert config.topic_config({"segment.bytes": "7000000"}) is not config.topic_config({"segment.bytes": "7000000"})
 
 
 def test_small_segments_for_tests() -> None:

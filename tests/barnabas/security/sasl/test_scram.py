@@ -6,8 +6,11 @@ Tests scram/formulas.py, scram/messages.py, scram/server.py and scram/client.py.
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -280,3 +283,57 @@ def test_few_users_that_do_not_exist_change_when_one_is_added() -> None:
     changed = sum(fake_looks(SECRET, str(n), before) != fake_looks(SECRET, str(n), after) for n in range(1000))
     assert changed < 30
     assert fake_looks(SECRET, "x", {}).iterations == 4096
+
+
+@pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
+@pytest.mark.parametrize("iterations", [4096, 10_000])
+@pytest.mark.parametrize("is_token", [False, True])
+def test_a_failed_login_takes_the_same_steps_for_users_that_do_not_exist(
+    mechanism: ScramMechanism, iterations: int, is_token: bool
+) -> None:
+    """The same hashes and HMACs of texts of about the same sizes, and no key is derived; so the time shows nothing."""
+    credential = make_credential(mechanism, "right", iterations, b"s" * 24)
+    users = Users()
+    users.credentials["known"] = credential
+    users.tokens["known"] = TokenLogin("User:owner", 1, credential)
+    known = steps_of(users, mechanism, "known", is_token)
+    other = steps_of(users, mechanism, "other", is_token)
+    assert [step[:2] for step in known] == [step[:2] for step in other]
+    assert len(known) > 4
+    assert max(abs(a[2] - b[2]) for a, b in zip(known, other, strict=True)) <= 4, (
+        "salts of text differ in size by chance"
+    )
+
+
+def steps_of(users: Users, mechanism: ScramMechanism, user: str, is_token: bool) -> list[tuple[str, int, int]]:
+    """The hashes and HMACs of a server in a login with a wrong password: the sizes of their keys and texts."""
+    steps: list[tuple[str, int, int]] = []
+    real_hmac, real_hash = hmac.digest, hashlib.new
+
+    def counted_hmac(key: bytes, message: bytes, name: str) -> bytes:
+        steps.append(("hmac", len(key), len(message)))
+        return real_hmac(key, message, name)
+
+    def counted_hash(name: str, data: bytes = b"") -> Any:
+        steps.append(("hash", 0, len(data)))
+        return real_hash(name, data)
+
+    def forbidden(*_: Any) -> bytes:
+        raise AssertionError("a server derives no key from a password")
+
+    client = ScramClient(mechanism, user, "wrong", is_token=is_token, nonce=lambda: "c" * 24)
+    server = ScramServer(mechanism, users, SECRET, nonce=lambda: "s" * 24)
+    first = client.first()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hmac, "digest", counted_hmac)
+        patch.setattr(hashlib, "new", counted_hash)
+        patch.setattr(hashlib, "pbkdf2_hmac", forbidden)
+        challenge = server.evaluate(first)
+    final = client.evaluate(challenge)
+    assert final is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hmac, "digest", counted_hmac)
+        patch.setattr(hashlib, "new", counted_hash)
+        with pytest.raises(InvalidCredentialsError):
+            server.evaluate(final)
+    return steps

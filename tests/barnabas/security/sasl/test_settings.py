@@ -82,8 +82,11 @@ def test_a_callback_checks_passwords() -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({}, "has GSSAPI, which is not supported here; supported are PLAIN, .*GSSAPI is the default, so name others"),
-        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "has DIGEST-MD5, which is not supported here"),
+        ({}, "uses GSSAPI, so listener.name.outside.gssapi.sasl.jaas.config must be set; it is the default of"),
+        (
+            {"sasl.enabled.mechanisms": "DIGEST-MD5"},
+            "has DIGEST-MD5, which is not supported here; supported are PLAIN,",
+        ),
         (
             {"sasl.enabled.mechanisms": "PLAIN"},
             "listener OUTSIDE uses PLAIN, so listener.name.outside.plain.sasl.jaas.config must be set",
@@ -129,6 +132,30 @@ def test_a_callback_checks_passwords() -> None:
             },
             "must not be negative",
         ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": "https://example.org/keys",
+                f"{L}oauthbearer.sasl.jaas.config": OAUTH + ' ssl.truststore.type="PEM" ssl.truststore.location="/no";',
+            },
+            "listener.name.outside.oauthbearer.sasl.jaas.config: .*/no",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": "https://example.org/keys",
+                f"{L}sasl.oauthbearer.jwt.validator.class": "org.example.Mine",
+            },
+            "sasl.oauthbearer.jwt.validator.class=org.example.Mine is not supported: it can be .*BrokerJwtValidator",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": "https://example.org/keys",
+                "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "0",
+            },
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms=0: it must be at least 1",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_at_start(properties: dict[str, str], message: str) -> None:
@@ -166,7 +193,7 @@ def test_a_node_logs_in_to_another(mechanism: str) -> None:
     server = server_settings(found, "OUTSIDE", Credentials(Users(sha, n="s"), lambda: b""), clock).mechanisms[
         mechanism
     ]()
-    client = client_login(found, "OUTSIDE", mechanism, "key", clock).begin()
+    client = client_login(found, "OUTSIDE", mechanism, "key", clock).begin("localhost")
     token: bytes | None = client.first()
     while token is not None:
         token = client.evaluate(server.evaluate(token))
@@ -178,7 +205,8 @@ def test_a_node_logs_in_to_another(mechanism: str) -> None:
 @pytest.mark.parametrize(
     ("mechanism", "properties", "message"),
     [
-        ("GSSAPI", {}, "key=GSSAPI is not supported: it can be PLAIN"),
+        ("DIGEST-MD5", {}, "key=DIGEST-MD5 is not supported: it can be PLAIN"),
+        ("GSSAPI", {}, "listener.name.outside.gssapi.sasl.jaas.config must be set"),
         ("PLAIN", {}, "listener.name.outside.plain.sasl.jaas.config must be set"),
         ("PLAIN", {f"{L}plain.sasl.jaas.config": "x required username=a;"}, "has no username and password"),
         ("OAUTHBEARER", {}, "listener.name.outside.oauthbearer.sasl.jaas.config must be set"),
@@ -194,6 +222,25 @@ def test_a_node_logs_in_to_another(mechanism: str) -> None:
                 "sasl.oauthbearer.token.endpoint.url": "https://example.org/token",
             },
             "needs sasl.oauthbearer.client.credentials.client.id",
+        ),
+        (
+            "OAUTHBEARER",
+            {
+                f"{L}oauthbearer.sasl.jaas.config": OAUTH + ' clientId="a" clientSecret="b" ssl.truststore.type="DER";',
+                "sasl.oauthbearer.token.endpoint.url": "https://example.org/token",
+            },
+            "listener.name.outside.oauthbearer.sasl.jaas.config: ssl.truststore.type=DER is not supported",
+        ),
+        (
+            "OAUTHBEARER",
+            {
+                f"{L}oauthbearer.sasl.jaas.config": OAUTH + ";",
+                "sasl.oauthbearer.token.endpoint.url": "file:///token",
+                "sasl.oauthbearer.jwt.retriever.class": (
+                    "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever"
+                ),
+            },
+            "jwt.retriever.class=.* is not supported: with .*=file:///token it can be .*FileJwtRetriever",
         ),
     ],
 )

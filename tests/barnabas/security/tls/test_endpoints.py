@@ -43,6 +43,10 @@ def originals(path: Path, **more: str) -> dict[str, str]:
     return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(path), **more}
 
 
+def trusting(authority: Authority, path: Path) -> dict[str, str]:
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.write_pem(path))}
+
+
 def replace(path: Path, text: str) -> None:
     """Replace a file as tools do, by a rename."""
     new = path.with_suffix(".new")
@@ -126,6 +130,69 @@ def test_settings_change_under_the_rules(path: Path, tmp_path: Path, wall: Wall)
     endpoints.check(originals(path, **{key: str(same)}))
     assert endpoint.server_context is old
     endpoints.reconfigure(originals(path, **{key: str(same)}))
+    assert endpoint.server_context is not old
+
+
+def test_what_was_set_before_a_restart_is_not_compared_with_the_file(path: Path, tmp_path: Path, wall: Wall) -> None:
+    file = originals(path, **trusting(AUTHORITY, tmp_path / "old.pem"))
+    endpoints = TlsEndpoints(file, wall, awaits_settings=True)
+    endpoint = endpoints.listener("SSL", "SSL", is_between_nodes=True)
+    authority = Authority("new")
+    later = authority.issue("later").write_pem(tmp_path / "later.pem")
+    changed = {**file, **originals(later), **trusting(authority, tmp_path / "new.pem")}
+    with pytest.raises(ConfigError):
+        endpoints.check(changed)
+    endpoints.reconfigure(changed)
+    assert endpoint.loaded.subject() == "O=Barnabas,CN=later"
+    assert endpoint.loaded.trusted == (authority.certificate,)
+    endpoints.settle()
+    endpoints.reconfigure(file)
+    assert endpoint.loaded.subject() == "O=Barnabas,CN=later", "from here on the rules hold"
+
+
+def test_what_nobody_foresaw_changes_nothing(
+    path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoints = TlsEndpoints(originals(path), wall)
+    endpoint = endpoints.listener("SSL", "SSL")
+    old = endpoint.server_context
+    replace(path, AUTHORITY.issue("one").pem())
+    with monkeypatch.context() as patch:
+        patch.setattr("barnabas.security.tls.endpoints.load", lambda *_, **__: 1 // 0)
+        endpoints.reconfigure(originals(path))
+        endpoints.review()
+    assert endpoint.server_context is old
+    assert caplog.text.count("ZeroDivisionError") == 1
+
+
+def test_the_file_of_refused_settings_is_used_once_it_is_mended(path: Path, tmp_path: Path, wall: Wall) -> None:
+    endpoints = TlsEndpoints(originals(path), wall)
+    endpoint = endpoints.listener("SSL", "SSL")
+    old = endpoint.server_context
+    moved = tmp_path / "moved.pem"
+    endpoints.reconfigure(originals(moved))
+    endpoints.review()
+    assert endpoint.server_context is old
+    replace(path, AUTHORITY.issue("one").pem())
+    endpoints.review()
+    assert endpoint.server_context is old, "the former file is of no interest"
+    AUTHORITY.issue("one").write_pem(moved)
+    endpoints.review()
+    assert endpoint.server_context is not old
+    assert endpoint.loaded.settings.keystore_location == str(moved)
+
+
+def test_refused_settings_can_be_taken_back(path: Path, tmp_path: Path, wall: Wall) -> None:
+    endpoints = TlsEndpoints(originals(path), wall)
+    endpoint = endpoints.listener("SSL", "SSL")
+    old = endpoint.server_context
+    endpoints.reconfigure(originals(tmp_path / "moved.pem"))
+    endpoints.reconfigure(originals(path, **{"ssl.protocol": "SSLv3"}))
+    endpoints.reconfigure(originals(path))
+    endpoints.review()
+    assert endpoint.server_context is old
+    replace(path, AUTHORITY.issue("one").pem())
+    endpoints.review()
     assert endpoint.server_context is not old
 
 

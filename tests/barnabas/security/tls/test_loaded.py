@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.common.clock import SystemClock
 from barnabas.config.errors import ConfigError
-from barnabas.security.tls.loaded import Loaded, check_replacement, load, stamps_of
+from barnabas.security.tls.loaded import MS_PER_DAY, Loaded, check_replacement, load, stamps_of
 from barnabas.security.tls.settings import settings_of
 from tests.support.certificates import Authority, Identity
 
@@ -17,7 +17,12 @@ NOW_MS = SystemClock().wall_ms()
 
 
 def loaded(
-    identity: Identity | None, trusted: str | None = None, *, is_between_nodes: bool = False, **values: str
+    identity: Identity | None,
+    trusted: str | None = None,
+    *,
+    is_between_nodes: bool = False,
+    now_ms: int = NOW_MS,
+    **values: str,
 ) -> Loaded:
     originals = {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
     if identity is not None:
@@ -26,7 +31,7 @@ def loaded(
         originals["ssl.truststore.certificates"] = trusted
     originals |= {f"ssl.{name.replace('_', '.')}": value for name, value in values.items()}
     settings = settings_of(originals, "L")
-    return load(settings, is_server=True, is_between_nodes=is_between_nodes, now_ms=NOW_MS)
+    return load(settings, is_server=True, is_between_nodes=is_between_nodes, now_ms=now_ms)
 
 
 def test_a_server_needs_a_key() -> None:
@@ -92,6 +97,20 @@ def test_brokers_that_would_fall_apart() -> None:
         check_replacement(old, new, is_between_nodes=True)
     check_replacement(old, both, is_between_nodes=True)
     check_replacement(both, loaded(other.issue("x"), AUTHORITY.pem() + other.pem()), is_between_nodes=True)
+
+
+def test_brokers_get_out_of_an_expired_certificate() -> None:
+    expired = AUTHORITY.issue("x", from_days=-9, to_days=-1)
+    old = loaded(expired, AUTHORITY.pem(), now_ms=NOW_MS - 5 * MS_PER_DAY, client_auth="required")
+    new = loaded(AUTHORITY.issue("x"), AUTHORITY.pem(), client_auth="required")
+    check_replacement(old, new, is_between_nodes=True)
+    stranger = Authority("stranger")
+    other = loaded(stranger.issue("x"), stranger.pem(), client_auth="required")
+    with pytest.raises(ConfigError, match="do not trust each other"):
+        check_replacement(old, other, is_between_nodes=True)
+    without_own_trust = loaded(AUTHORITY.issue("x"), stranger.pem(), client_auth="required")
+    with pytest.raises(ConfigError, match="not trusted by the trust store"):
+        check_replacement(old, without_own_trust, is_between_nodes=True)
 
 
 def test_stamps_tell_a_changed_file(tmp_path: Path) -> None:

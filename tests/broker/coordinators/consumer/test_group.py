@@ -356,6 +356,37 @@ class TestLimits:
         rig.environment = replace(rig.environment, now_ms=ENVIRONMENT.now_ms + 500)
         assert rig.beat("b", rig.group.members["b"].epoch).epoch == rig.group.epoch
 
+    def test_the_assignor_does_not_wait_for_a_clock_that_was_set_back(self) -> None:
+        ahead = replace(ENVIRONMENT, now_ms=ENVIRONMENT.now_ms + 60_000, times=GroupTimes(assignment_interval_ms=500))
+        rig = ConsumerGroupRig(ahead)
+        rig.join("a")
+        rig.environment = replace(ahead, now_ms=ENVIRONMENT.now_ms)
+        assert rig.join("b").epoch == rig.group.epoch
+        assert rig.group.assignment_timestamp_ms == ENVIRONMENT.now_ms
+        assert rig.join("c").epoch == rig.group.epoch - 1, "the next one waits as ever"
+
+    @pytest.mark.parametrize(
+        ("age_ms", "wanted"), [(0, set()), (10_000, set()), (10_001, {"t.*", "u.*"}), (-1, {"t.*", "u.*"})]
+    )
+    def test_expressions_are_matched_after_a_rest_but_not_when_a_clock_was_set_back(
+        self, age_ms: int, wanted: set[str]
+    ) -> None:
+        rig = ConsumerGroupRig()
+        rig.join("a", topic_regex="t.*")
+        rig.group.replay(t.RegexTopics("t.*", t.ResolvedRegex(frozenset("t"), 1, ENVIRONMENT.now_ms - age_ms)))
+        rig.join("b", topic_regex="u.*")
+        assert rig.turn.regexes_wanted == wanted
+
+    def test_an_expression_that_was_matched_in_the_future_is_matched_once(self) -> None:
+        rig = ConsumerGroupRig()
+        rig.join("a", topic_regex="t.*")
+        version = ENVIRONMENT.image.creation
+        for later_ms, wanted in ((60_000, {"t.*"}), (0, set())):
+            resolved = t.ResolvedRegex(frozenset("t"), version, ENVIRONMENT.now_ms + later_ms)
+            rig.take(lambda turn, resolved=resolved: heartbeats.take_resolved(turn, {"t.*": resolved}))
+            rig.beat("a", rig.group.members["a"].epoch)
+            assert rig.turn.regexes_wanted == wanted
+
     @pytest.mark.parametrize("asks", [{"a": "range"}, {"a": "range", "b": "range", "c": "uniform"}])
     def test_the_assignor_that_most_ask_for_assigns(self, asks: dict[str, str]) -> None:
         rig = ConsumerGroupRig()

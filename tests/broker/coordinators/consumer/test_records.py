@@ -118,8 +118,8 @@ def test_an_absent_classic_part_is_none() -> None:
     assert found.record.member.classic is None
 
 
-@pytest.mark.parametrize("record_type", [9, *range(10, 16), *range(17, 24), 99])
-def test_records_of_other_kinds_of_groups_are_passed_over(record_type: int) -> None:
+@pytest.mark.parametrize("record_type", [9, 18, 99])
+def test_records_of_unknown_types_are_passed_over(record_type: int) -> None:
     assert offset_records.read(record_type.to_bytes(2, "big") + b"whatever", b"", 0) is None
 
 

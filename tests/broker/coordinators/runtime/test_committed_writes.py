@@ -105,3 +105,14 @@ def test_abandoned_writes_end_with_an_error() -> None:
     assert writer.seen == [("a", "NOT_COORDINATOR")]
     writer.replicas.release()
     assert len(writer.seen) == 1
+
+
+def test_writes_up_to_an_offset() -> None:
+    writer = Writer()
+    assert (writer.writes.end_offset(), writer.writes.is_written_to(7)) == (-1, True)
+    writer.write("a")
+    writer.write("b")
+    assert writer.writes.end_offset() == 2
+    assert [writer.writes.is_written_to(offset) for offset in (0, 1, 2)] == [True, False, False]
+    writer.replicas.release()
+    assert (writer.writes.end_offset(), writer.writes.is_written_to(2)) == (-1, True)

@@ -1,4 +1,7 @@
-"""The transaction coordinator without threads: the shard of an id, when it serves, queries of all shards."""
+"""The transaction coordinator without threads: the shard of an id, when it serves, queries of all shards.
+
+Tests `coordinators/runtime/led_shards.py`, too.
+"""
 
 from __future__ import annotations
 

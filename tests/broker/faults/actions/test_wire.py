@@ -14,7 +14,7 @@ import pytest
 from barnabas.broker.apis.table import TABLE
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.faults.definition import Fault, FaultError
-from barnabas.faults.versions import highest_version
+from barnabas.protocol.data.releases import highest_version
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages import k01_fetch as fetch_wire

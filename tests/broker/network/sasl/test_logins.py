@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +19,12 @@ from barnabas.broker.apis.k18_api_versions import answer
 from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.network.connection import TRUSTED_BYTES
 from barnabas.broker.network.sasl import logins
+from barnabas.broker.network.sasl.logins import Logins
 from barnabas.broker.network.sasl.metrics import LINES_A_SECOND, LoginMetrics
 from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
-from barnabas.common.clock import NS_PER_S, FakeClock, SystemClock
+from barnabas.broker.network.unauthenticated.share import Share
+from barnabas.broker.processors import INBOX_SIZE
+from barnabas.common.clock import NS_PER_MS, NS_PER_S, FakeClock, SystemClock
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue as c
 from barnabas.protocol.errors import ErrorCode
@@ -26,6 +32,7 @@ from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from barnabas.security.sasl.mechanism import AuthenticationError, Identity, RefusalError
 from barnabas.security.sasl.plain import PlainServer, passwords_of
 from barnabas.security.sasl.server_settings import ServerSettings
 from tests.broker.test_tls_processing import SSL_KEYS, TlsClient, secured
@@ -43,6 +50,9 @@ from tests.support.waiting import eventually
 
 HANDSHAKE, AUTHENTICATE = 17, 36
 DELAY_MS = 50
+SESSION_MS = 600_000
+#: For tests whose clients wait with their TLS handshakes.
+PATIENT = {"barnabas_ssl_handshake_timeout_ms": 600_000}
 CHECK = passwords_of({"user_alice": "secret", "user_bob": "secret"})
 
 
@@ -55,12 +65,40 @@ class Broken:
         raise RuntimeError("our bug")
 
 
+class Satisfied:
+    """A mechanism whose only message has no answer."""
+
+    identity: Identity | None = None
+
+    def evaluate(self, response: bytes) -> None:
+        self.identity = Identity(f"User:{response.decode()}")
+
+
+class Refusing:
+    """A mechanism that refuses by a challenge, as OAUTHBEARER does."""
+
+    identity = None
+
+    def __init__(self) -> None:
+        self._is_refused = False
+
+    def evaluate(self, _response: bytes) -> bytes:
+        if self._is_refused:
+            raise AuthenticationError("refused")
+        self._is_refused = True
+        raise RefusalError(b"no", "why it is refused")
+
+
 class Sources:
-    """The SASL of every listener: PLAIN, and a mechanism with a bug."""
+    """The SASL of every listener: PLAIN, one whose message has no answer, one that refuses, and one with a bug."""
 
     def __init__(self, max_reauth_ms: int, network: list[Network]) -> None:
         self.settings = ServerSettings(
-            {"PLAIN": lambda: PlainServer(CHECK), "BROKEN": Broken}, {"PLAIN": max_reauth_ms}, 1000, DELAY_MS, ()
+            {"PLAIN": lambda: PlainServer(CHECK), "BROKEN": Broken, "SATISFIED": Satisfied, "REFUSING": Refusing},
+            {"PLAIN": max_reauth_ms},
+            1000,
+            DELAY_MS,
+            (),
         )
         self.network = network
 
@@ -106,8 +144,8 @@ def network() -> Iterator[SaslNetwork]:
 
 @pytest.fixture
 def expiring() -> Iterator[SaslNetwork]:
-    """Sessions end after a second and a half."""
-    with SaslNetwork(1500) as network:
+    """Sessions end, but not during a test."""
+    with SaslNetwork(SESSION_MS) as network:
         yield network
 
 
@@ -147,6 +185,24 @@ def test_everything_in_one_piece(network: SaslNetwork) -> None:
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["in one piece", "one after the other"])
+def test_requests_after_a_login_whose_end_has_no_answer(network: SaslNetwork, waits: bool) -> None:
+    """A bare token that completes a login is not answered; what follows is read all the same."""
+    begin = encode_request(RequestHeader(HANDSHAKE, 0, 1, "test"), SaslHandshakeRequest(mechanism="SATISFIED"))
+    token = struct.pack(">i", 3) + b"old"
+    with network.client() as client:
+        if waits:
+            client.send(begin)
+            client.receive(HANDSHAKE, 0, 1)
+            client.send(token)
+            eventually("the login is complete", lambda: network.principals == ["User:old"])
+        else:
+            client.send(begin + token + heartbeat("ok", 2))
+            client.receive(HANDSHAKE, 0, 1)
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 2).error_code == ErrorCode.NONE
+        assert client.heartbeat("ok") == ErrorCode.NONE
+
+
 def test_no_handler_sees_a_request_before_the_login(network: SaslNetwork) -> None:
     with network.client() as client:
         client.send(heartbeat("move:seen"))
@@ -162,17 +218,35 @@ def test_no_handler_sees_a_request_before_the_login(network: SaslNetwork) -> Non
 def test_a_wrong_password_is_answered_late_and_closes(network: SaslNetwork, caplog: pytest.LogCaptureFixture) -> None:
     clock = SystemClock()
     with caplog.at_level(logging.INFO, "barnabas.network"), network.client() as client:
+        began_ns = clock.monotonic_ns()
         client.send(handshake() + token(password="wrong") + heartbeat("move:seen"))
         client.receive(HANDSHAKE, 1, 1)
-        began_ns = clock.monotonic_ns()
         response = client.receive(AUTHENTICATE, 2, 2)
-        assert clock.monotonic_ns() - began_ns > DELAY_MS * 1_000_000 / 2
+        assert clock.monotonic_ns() - began_ns >= DELAY_MS * NS_PER_MS
         assert response.error_message == "Authentication failed: Invalid username or password"
         assert client.is_closed_by_server()
     (line,) = [record.getMessage() for record in caplog.records if "authentication" in record.getMessage()]
     assert line.startswith("Failed authentication with /127.0.0.1 (channelId=127.0.0.1:")
-    assert line.endswith("(Authentication failed: Invalid username or password)")
+    assert line.endswith("(Authentication failed: Invalid username or password) by PLAIN")
     assert network.services.completed == []
+    assert network.count(c.FAILED_AUTHENTICATION) == 1
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_refusal_by_a_challenge_counts_once_whether_or_not_it_is_acknowledged(
+    network: SaslNetwork, caplog: pytest.LogCaptureFixture, answers: int
+) -> None:
+    with caplog.at_level(logging.INFO, "barnabas.network"), network.client() as client:
+        client.send(handshake(mechanism="REFUSING") + token())
+        client.receive(HANDSHAKE, 1, 1)
+        assert client.receive(AUTHENTICATE, 2, 2).auth_bytes == b"no"
+        eventually("it counts", lambda: network.count(c.FAILED_AUTHENTICATION) == 1)
+        if answers:
+            client.send(token())
+            assert client.receive(AUTHENTICATE, 2, 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert client.is_closed_by_server()
+    (line,) = [record.getMessage() for record in caplog.records if "authentication" in record.getMessage()]
+    assert line.endswith("(why it is refused) by REFUSING")
     assert network.count(c.FAILED_AUTHENTICATION) == 1
 
 
@@ -204,6 +278,14 @@ def test_sasl_requests_after_the_login_are_out_of_place(network: SaslNetwork) ->
         assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 7).error_code == ErrorCode.NONE
 
 
+def test_frames_of_a_session_without_an_end_are_no_logins(network: SaslNetwork, expiring: SaslNetwork) -> None:
+    for one, may in ((network, False), (expiring, True)):
+        with one.client() as client:
+            assert eventually("it is open", one.connections)[0].may_log_in
+            log_in(client)
+            assert one.connections()[0].may_log_in is may
+
+
 def test_authenticating_again_between_requests(expiring: SaslNetwork) -> None:
     """The requests before it are answered first, and the session begins anew."""
     with expiring.client() as client:
@@ -212,7 +294,7 @@ def test_authenticating_again_between_requests(expiring: SaslNetwork) -> None:
         for number in range(5):
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
         assert client.receive(HANDSHAKE, 1, 8).error_code == ErrorCode.NONE
-        assert client.receive(AUTHENTICATE, 2, 9).session_lifetime_ms == 1500
+        assert client.receive(AUTHENTICATE, 2, 9).session_lifetime_ms == SESSION_MS
         assert client.heartbeat("ok") == ErrorCode.NONE
     assert expiring.count(c.SUCCESSFUL_AUTHENTICATION) == 1
     assert expiring.count(c.SUCCESSFUL_REAUTHENTICATION) == 1
@@ -244,11 +326,12 @@ def test_a_session_that_has_ended_is_closed_when_it_is_used() -> None:
 
 
 def test_a_login_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logins, "LOGIN_TIMEOUT_NS", NS_PER_S // 10)
-    with SaslNetwork() as network, network.client() as client, network.client() as slow:
+    with SaslNetwork() as network, network.client() as client:
         log_in(client)
-        slow.send(b"\0\0")
-        assert slow.is_closed_by_server()
+        monkeypatch.setattr(logins, "LOGIN_TIMEOUT_NS", NS_PER_S // 10)
+        with network.client() as slow:
+            slow.send(b"\0\0")
+            assert slow.is_closed_by_server()
         assert client.heartbeat("ok") == ErrorCode.NONE
         assert network.count(c.FAILED_AUTHENTICATION) == 1
 
@@ -276,7 +359,7 @@ def test_clients_that_wait_for_their_tls_handshake_have_not_begun_to_log_in(
 ) -> None:
     """Thousands that come at once are served in their order: none makes way before its turn has come."""
     monkeypatch.setattr(logins, "BEGUN_MAX", 2)
-    with SaslNetwork(protocol="SASL_SSL", originals=SSL_KEYS) as network, contextlib.ExitStack() as stack:
+    with SaslNetwork(protocol="SASL_SSL", originals=SSL_KEYS, **PATIENT) as network, contextlib.ExitStack() as stack:
         port = network.server.port("OUTSIDE")
         waiting = [stack.enter_context(network.client()) for _ in range(6)]
         eventually("all are there", lambda: len(network.connections()) == 6)
@@ -291,11 +374,119 @@ def test_clients_that_wait_for_their_tls_handshake_have_not_begun_to_log_in(
         assert slow[0].is_closed_by_server()
 
 
+def test_logins_wait_while_their_share_is_used_up_and_requests_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_open = threading.Event()
+    is_open.set()
+    monkeypatch.setattr(Share, "wait_ns", lambda _: 0 if is_open.is_set() else NS_PER_MS)
+    with SaslNetwork() as network, network.client() as client, contextlib.ExitStack() as stack:
+        log_in(client)
+        begun = stack.enter_context(network.client())
+        begun.send(handshake())
+        begun.receive(HANDSHAKE, 1, 1)
+        is_open.clear()
+        assert client.heartbeat("ok") == ErrorCode.NONE  # now no step is under way that was allowed before
+        begun.send(token())
+        late = [stack.enter_context(network.client()) for _ in range(2 * INBOX_SIZE)]
+        for each in late:
+            each.send(handshake() + token())
+        for number in range(50):
+            assert client.heartbeat("ok", number) == ErrorCode.NONE
+        assert len(network.connections()) == 2, "none is taken over meanwhile"
+        assert select.select([each.sock for each in (begun, *late)], [], [], 0)[0] == []
+        is_open.set()
+        assert begun.receive(AUTHENTICATE, 2, 2).error_code == ErrorCode.NONE
+        for each in late:
+            each.receive(HANDSHAKE, 1, 1)
+            assert each.receive(AUTHENTICATE, 2, 2).error_code == ErrorCode.NONE
+
+
+def test_what_is_done_for_strangers_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    charged: list[int] = []
+    monkeypatch.setattr(Share, "charge", lambda _, spent_ns: charged.append(spent_ns))
+    with SaslNetwork() as network, network.client() as client:
+        log_in(client)
+        assert sum(charged) > 0
+        before = len(charged)
+        for number in range(50):
+            assert client.heartbeat("ok", number) == ErrorCode.NONE
+        # Chores, four times a second, close those that take too long.
+        assert len(charged) - before < 50
+
+
+def test_bytes_of_incomplete_logins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who holds most is closed; they take nothing from the memory for requests."""
+    monkeypatch.setattr(logins, "HELD_BYTES_MAX", 1500)
+    with SaslNetwork(queued_max_request_bytes=2000) as network, contextlib.ExitStack() as stack:
+        small, large = (stack.enter_context(network.client()) for _ in range(2))
+        small.send(struct.pack(">i", 900) + bytes(600))
+        eventually(
+            "it is there", lambda: max((each.frames.begun_bytes() for each in network.connections()), default=0) == 900
+        )
+        large.send(struct.pack(">i", 1000) + bytes(950))
+        assert large.is_closed_by_server()
+        assert all(connection.pooled_bytes == 0 for connection in network.connections())
+        with network.client() as client:
+            log_in(client)
+            assert client.heartbeat("ok:" + "x" * 1800) == ErrorCode.NONE
+        assert len(network.connections()) >= 1
+        assert network.count(c.FAILED_AUTHENTICATION) == 1
+
+
+def test_the_number_of_failed_logins_that_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins, "FAILED_MAX", 2)
+    monkeypatch.setattr(Logins, "wait_ns", lambda *_: None)
+    monkeypatch.setattr(Logins, "take_ended", lambda *_: iter(()))  # the delay is never over
+    with SaslNetwork() as network, contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(3):
+            clients.append(stack.enter_context(network.client()))
+            clients[-1].send(handshake() + token(password="wrong"))
+            clients[-1].receive(HANDSHAKE, 1, 1)
+            expected = len(clients)
+            eventually("it has failed", lambda expected=expected: network.count(c.FAILED_AUTHENTICATION) == expected)
+        assert clients[0].is_closed_by_server()
+        eventually("two wait", lambda: len(network.connections()) == 2)
+
+
+class Failing:
+    """A connection, and its authenticator too, whose login fails."""
+
+    context = failure_response = outgoing = None
+    is_complete = is_failed = is_counted = False
+
+    def __init__(self) -> None:
+        self.authenticator = self.frames = self
+
+    def fail(self, _reason: str) -> None:
+        self.is_failed = True
+
+    def drop(self) -> None:
+        pass
+
+
+def test_a_changed_delay_counts_for_those_that_wait_already() -> None:
+    settings = SimpleNamespace(failure_delay_ms=60_000)
+    connections: Any = SimpleNamespace(has=lambda _: True)
+    metrics: Any = SimpleNamespace(logins=SimpleNamespace(failed=lambda *_: None))
+    listener: Any = SimpleNamespace(settings=settings)
+    tested = Logins(listener, connections, metrics, 1000)
+    early, late = Failing(), Failing()
+    tested.refuse(early, "no frame", 0)  # type: ignore[arg-type]
+    assert tested.wait_ns(NS_PER_S) == 59 * NS_PER_S
+    settings.failure_delay_ms = 100
+    tested.refuse(late, "no frame", NS_PER_S)  # type: ignore[arg-type]
+    assert tested.wait_ns(NS_PER_S) == 0
+    assert list(tested.take_ended(NS_PER_S)) == [early]
+    assert tested.wait_ns(NS_PER_S) == 100 * NS_PER_MS
+    assert list(tested.take_ended(NS_PER_S + 100 * NS_PER_MS)) == [late]
+    assert tested.wait_ns(NS_PER_S) is None
+
+
 def test_memory_for_the_frame_of_a_login_grows_with_its_bytes(network: SaslNetwork) -> None:
     with network.client() as client:
         eventually("it is there", lambda: len(network.connections()) == 1)
         (connection,) = network.connections()
-        assert connection.frames.trusted_bytes == logins.TRUSTED_BYTES
+        eventually("its bound is set", lambda: connection.frames.trusted_bytes == logins.TRUSTED_BYTES)
         log_in(client)
         assert client.heartbeat("ok") == ErrorCode.NONE
         assert connection.frames.trusted_bytes == TRUSTED_BYTES

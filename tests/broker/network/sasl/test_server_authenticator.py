@@ -26,7 +26,7 @@ from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.schema import Message
-from barnabas.security.sasl.mechanism import Identity, InvalidCredentialsError
+from barnabas.security.sasl.mechanism import Identity, InvalidCredentialsError, TransientError
 from barnabas.security.sasl.plain import PlainServer, passwords_of
 from barnabas.security.sasl.scram.client import ScramClient
 from barnabas.security.sasl.scram.server import ScramServer
@@ -54,6 +54,21 @@ class Expiring:
         return b"welcome"
 
 
+class Silent:
+    """A mechanism whose last message has no answer, as GSSAPI's has none; `later` may succeed at the next try."""
+
+    def __init__(self) -> None:
+        self.identity: Identity | None = None
+
+    def evaluate(self, response: bytes) -> bytes | None:
+        if response == b"later":
+            raise TransientError("the reason")
+        if response != b"last":
+            return b"challenge"
+        self.identity = Identity("User:silent")
+        return None
+
+
 class Rig:
     """An authenticator, and a clock."""
 
@@ -64,6 +79,7 @@ class Rig:
             "PLAIN": lambda: PlainServer(CHECK),
             "SCRAM-SHA-256": lambda: ScramServer(ScramMechanism.SCRAM_SHA_256, users, b""),
             "EXPIRING": Expiring,
+            "SILENT": Silent,
         }
         if gssapi:
             mechanisms["GSSAPI"] = Expiring
@@ -123,7 +139,7 @@ def test_a_login(version: int) -> None:
     assert rig.authenticator.client_software == ("client", "1.0")
     handshake = rig.handshake()
     assert handshake.error_code == ErrorCode.NONE
-    assert handshake.mechanisms == ["PLAIN", "SCRAM-SHA-256", "EXPIRING"]
+    assert handshake.mechanisms == ["PLAIN", "SCRAM-SHA-256", "EXPIRING", "SILENT"]
     response = rig.token(ALICE, version)
     assert (response.error_code, response.auth_bytes, response.session_lifetime_ms) == (ErrorCode.NONE, b"", 0)
     assert rig.authenticator.is_complete
@@ -170,7 +186,7 @@ def test_an_unknown_mechanism_lists_the_enabled_ones() -> None:
     rig = Rig()
     response = rig.handshake("DIGEST\nMD5")
     assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert response.mechanisms == ["PLAIN", "SCRAM-SHA-256", "EXPIRING"]
+    assert response.mechanisms == ["PLAIN", "SCRAM-SHA-256", "EXPIRING", "SILENT"]
     assert rig.reason == "Unsupported SASL mechanism 'DIGEST\\nMD5'"
 
 
@@ -185,7 +201,7 @@ def test_the_client_sees_the_texts_that_it_may_see() -> None:
     assert rig.token(b"").error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism EXPIRING"
     )
-    assert "the reason" not in rig.reason
+    assert rig.reason.endswith("with SASL mechanism EXPIRING: the reason")  # for the log
 
 
 def test_a_version_that_is_too_new_is_answered_and_may_be_repeated() -> None:
@@ -274,6 +290,30 @@ def test_the_first_frame_of_an_old_client_is_a_token_of_gssapi() -> None:
     rig.versions()
     assert rig.raw(b"\x60user") is None
     assert rig.authenticator.is_failed
+
+
+def test_a_last_message_without_an_answer() -> None:
+    """A request has a response; a bare token has none, since its client sends requests now."""
+    rig = Rig()
+    rig.handshake("SILENT")
+    assert rig.token(b"first").auth_bytes == b"challenge"
+    assert rig.token(b"last").auth_bytes == b""
+    assert rig.principal == "User:silent"
+    rig = Rig()
+    rig.handshake("SILENT", 0)
+    assert rig.raw(b"first") == struct.pack(">i", 9) + b"challenge"
+    assert rig.raw(b"last") is None
+    assert rig.principal == "User:silent"
+    assert rig.authenticator.is_complete
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_failure_that_may_be_gone_in_a_moment_has_no_answer(version: int) -> None:
+    rig = Rig()
+    rig.handshake("SILENT", version)
+    assert (rig.token(b"later") if version else rig.raw(b"later")) is None
+    assert rig.reason == "the reason"
+    assert rig.authenticator.failure_response is None
 
 
 def test_the_number_of_messages_is_bounded() -> None:

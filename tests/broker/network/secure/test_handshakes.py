@@ -12,7 +12,6 @@ from barnabas.broker.network.secure.handshakes import (
     FAILURES_LOGGED,
     FAILURES_NS,
     GRACE_NS,
-    HANDSHAKES_A_TURN,
     Handshakes,
 )
 from barnabas.broker.requests.request import RequestContext
@@ -21,13 +20,18 @@ from barnabas.common.clock import NS_PER_MS
 TRANSPORT: Any = None
 
 
-def connection(number: int = 1) -> Connection:
-    context = RequestContext("SSL", "SSL", "10.0.0.7", number, f"a-b-0-{number}")
+def connection(number: int = 1, address: str = "10.0.0.7") -> Connection:
+    context = RequestContext("SSL", "SSL", address, number, f"a-b-0-{number}")
     return Connection(number, TRANSPORT, None, context, 100)
 
 
+def make(count_max: int, timeout_ms: int = 1000) -> Handshakes:
+    return Handshakes(count_max, timeout_ms, lambda _: None)
+
+
 def test_those_that_may_not_begin_wait_until_one_ends() -> None:
-    handshakes = Handshakes(2, 1000)
+    resumed: list[Connection] = []
+    handshakes = Handshakes(2, 1000, resumed.append)
     first, second, third, fourth = (connection(number) for number in range(4))
     for each in (first, second, third, fourth):
         handshakes.add(each, 0)
@@ -36,17 +40,41 @@ def test_those_that_may_not_begin_wait_until_one_ends() -> None:
     assert not handshakes.may_begin(third, 0)
     assert not handshakes.may_begin(third, 0)
     assert not handshakes.may_begin(fourth, 0)
-    assert not handshakes.has_ready()
+    assert resumed == []
     handshakes.end(third)
     handshakes.end(first)
     handshakes.end(first)
-    assert handshakes.take_ready() == [fourth]
+    assert resumed == [fourth]
     assert handshakes.may_begin(fourth, 0)
     assert handshakes.count() == 2
 
 
+def test_networks_take_turns_among_those_that_may_not_begin() -> None:
+    resumed: list[Connection] = []
+    handshakes = Handshakes(3, 1000, resumed.append)
+    begun = [connection(number) for number in range(3)]
+    flood = [connection(number) for number in range(3, 100)]
+    honest = connection(100, "10.0.0.8")
+    assert [handshakes.may_begin(each, 0) for each in (*begun, *flood, honest, *flood)] == [True] * 3 + [False] * 195
+    handshakes.end(flood[1])
+    for each in begun:
+        handshakes.end(each)
+    assert resumed == [flood[0], honest, flood[2]]
+
+
+def test_one_that_ends_before_it_begins_passes_its_turn_on() -> None:
+    resumed: list[Connection] = []
+    handshakes = Handshakes(1, 1000, resumed.append)
+    begun, gone, waiting = (connection(number) for number in range(3))
+    assert [handshakes.may_begin(each, 0) for each in (begun, gone, waiting)] == [True, False, False]
+    handshakes.end(begun)
+    assert resumed == [gone]
+    handshakes.end(gone)  # its client reset the connection before its step
+    assert resumed == [gone, waiting]
+
+
 def test_those_that_wait_for_their_clients_make_way_for_others() -> None:
-    handshakes = Handshakes(2, 10_000)
+    handshakes = make(2, 10_000)
     first, second, third = (connection(number) for number in range(3))
     assert handshakes.may_begin(first, 0)
     assert handshakes.may_begin(second, 1)
@@ -54,12 +82,12 @@ def test_those_that_wait_for_their_clients_make_way_for_others() -> None:
     assert not handshakes.may_begin(third, 2)
     assert handshakes.overdue(GRACE_NS - 1) == []
     assert handshakes.overdue(2 * GRACE_NS) == [first]
-    handshakes.note(first)  # its client has answered
+    first.is_waiting_for_step = True  # its client has answered
     assert handshakes.overdue(2 * GRACE_NS) == [second]
 
 
 def test_late_ones_expire() -> None:
-    handshakes = Handshakes(9, 1000)
+    handshakes = make(9)
     first, second = map(connection, (1, 2))
     handshakes.add(first, 0)
     handshakes.add(second, 500 * NS_PER_MS)
@@ -68,22 +96,9 @@ def test_late_ones_expire() -> None:
     assert handshakes.expired(1500 * NS_PER_MS) == [first, second]
 
 
-def test_a_turn_continues_a_few_and_each_once() -> None:
-    handshakes = Handshakes(9, 1000)
-    connections = [connection(number) for number in range(HANDSHAKES_A_TURN + 1)]
-    for each in connections * 2:
-        handshakes.note(each)
-    assert handshakes.take_ready() == connections[:-1]
-    assert handshakes.has_ready()
-    assert handshakes.take_ready() == connections[-1:]
-    assert not handshakes.has_ready()
-    handshakes.note(connections[0])
-    assert handshakes.take_ready() == connections[:1]
-
-
 def test_failures_are_logged_sparingly(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    handshakes = Handshakes(9, 1000)
+    handshakes = make(9)
     for _ in range(FAILURES_LOGGED + 5):
         handshakes.log_failure(connection(), "no reason", 1)
     handshakes.log_failure(connection(), "another", 1 + FAILURES_NS)

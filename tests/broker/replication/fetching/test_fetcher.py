@@ -185,6 +185,18 @@ def test_a_response_for_a_former_state_is_dropped(rig, fetcher, leader):
     assert rig.manager.partition(TP).log.log_end_offset == 0
 
 
+def test_the_watermark_of_a_dropped_response_is_asked_for_again(rig, fetcher, leader):
+    # num.replica.fetchers changes while a fetch waits: a new state of the same leader epoch and offset.
+    leader.responses = [data(records_of(b"a", b"b")), data(high_watermark=2), data(high_watermark=2)]
+    turn(fetcher)
+    ready = fetcher._wait_for_work()
+    fetcher.add(fetcher.take_all())
+    fetcher._fetch(ready)
+    turn(fetcher)
+    assert partition_of(leader.requests[-1]).fetch_offset == 2, "a leader sends the same watermark once in a session"
+    assert rig.manager.partition(TP).high_watermark == 2
+
+
 def test_a_lost_session_is_replaced(fetcher, leader):
     leader.responses = [data(), ErrorCode.FETCH_SESSION_ID_NOT_FOUND, data()]
     for _ in range(3):

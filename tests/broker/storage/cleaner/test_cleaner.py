@@ -97,6 +97,35 @@ def test_a_tombstone_removes_its_key_and_goes_after_its_horizon(bench: Bench) ->
     assert keyed_contents(target) == [(1, "b", "1"), (3, "c", "1"), (4, "d", "1")]
 
 
+def test_a_tombstone_stays_while_a_replica_may_lack_it(bench: Bench) -> None:
+    target = bench.open(**SETTINGS)
+    append_keyed(target, bench, ("a", "1"))
+    append_keyed(target, bench, ("a", None))
+    append_keyed(target, bench, ("b", "1"))
+    target.roll()
+    end = compact(target, bench, may_forget=lambda _tp: False)
+    assert keyed_contents(target) == [(1, "a", None), (2, "b", "1")]
+    bench.clock.advance_ms(2 * DAY_MS)
+    compact(target, bench, first_dirty=end, may_forget=lambda _tp: False)
+    assert keyed_contents(target) == [(1, "a", None), (2, "b", "1")]
+    compact(target, bench, first_dirty=end)
+    assert keyed_contents(target) == [(2, "b", "1")], "the horizon was set when it was first cleaned"
+
+
+def test_a_round_without_a_tombstone_is_abandoned_if_a_replica_may_lack_it_in_the_end(bench: Bench) -> None:
+    target = bench.open(**SETTINGS)
+    append_keyed(target, bench, ("a", None))
+    append_keyed(target, bench, ("b", "1"))
+    target.roll()
+    end = compact(target, bench)
+    bench.clock.advance_ms(DAY_MS)
+    answers = iter([True, False])
+    with pytest.raises(CleaningAbortedError, match="out of sync"):
+        compact(target, bench, first_dirty=end, may_forget=lambda _tp: next(answers))
+    assert keyed_contents(target) == [(0, "a", None), (1, "b", "1")]
+    assert not [entry.name for entry in bench.fs.listdir(target.directory) if entry.name.endswith(".cleaned")]
+
+
 @pytest.mark.parametrize("kind", [CompressionType.NONE, CompressionType.GZIP])
 def test_a_horizon_does_not_change_offsets_timestamps_and_headers(bench: Bench, kind: CompressionType) -> None:
     target = bench.open(**SETTINGS)
@@ -194,6 +223,22 @@ def test_aborted_records_go_and_do_not_supersede_anything(bench: Bench) -> None:
     bench.clock.advance_ms(DAY_MS)
     compact(target, bench, first_dirty=end)
     assert [header.is_control for header in headers_of(target)] == [False, False]
+
+
+def test_a_marker_stays_while_a_replica_may_lack_it(bench: Bench) -> None:
+    target = bench.open(**SETTINGS)
+    transactional(target, bench, 7, 0, ("a", "aborted"))
+    end_transaction(target, bench, 7, ControlType.ABORT)
+    append_keyed(target, bench, ("b", "1"))
+    target.roll()
+    forget_producers(target, bench)
+    end = compact(target, bench)
+    for _ in range(2):
+        compact(target, bench, first_dirty=end, may_forget=lambda _tp: False)
+        bench.clock.advance_ms(2 * DAY_MS)
+    assert [header.is_control for header in headers_of(target)] == [True, False]
+    compact(target, bench, first_dirty=end)
+    assert [header.is_control for header in headers_of(target)] == [False]
 
 
 def test_a_commit_marker_stays_as_long_as_its_records(bench: Bench) -> None:

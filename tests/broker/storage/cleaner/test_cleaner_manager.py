@@ -151,3 +151,14 @@ def test_a_removed_partition_is_forgotten(bench: Bench) -> None:
     assert (manager.uncleanable_count("/data"), manager.uncleanable_bytes("/data")) == (0, 0)
     assert manager.clean_up_to(target) is None
     assert manager.grab_filthiest() is not None
+
+
+def test_a_log_is_in_the_file_before_its_first_round(bench: Bench) -> None:
+    """If power is lost in that round, recovery must not take the gaps that it leaves for lost records."""
+    target = filled(bench)
+    manager = manager_of(bench, target)
+    work = manager.grab_filthiest()
+    assert work is not None
+    assert manager_of(bench, target).clean_up_to(target) is None
+    manager.begin(work)
+    assert manager_of(bench, target).clean_up_to(target) == 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.broker.storage.cleaner.cleaner import MayForget, always
 from barnabas.broker.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.broker.storage.cleaner.yielding import no_traffic
 from barnabas.broker.storage.directories.checksums import strip_from_entries
@@ -43,6 +45,7 @@ class BrokerSettings:
     barnabas_record_validation: str = "full"
     barnabas_record_decompressed_max_bytes: int = 1 << 28
     transaction_partition_verification_enable: bool = True
+    cordoned_log_dirs: tuple[str, ...] = ()
     log_cleaner_enable: bool = True
     log_cleaner_threads: int = 1
     log_cleaner_dedupe_buffer_size: int = 1 << 20
@@ -66,6 +69,8 @@ class CleanerRig:
         *,
         clock: Clock | None = None,
         traffic: Callable[[], int] = no_traffic,
+        all_in_sync: MayForget = always,
+        directories: Sequence[str] = (),
         **settings: object,
     ) -> None:
         self.settings = BrokerSettings(**settings)
@@ -74,12 +79,12 @@ class CleanerRig:
             self.bench.clock = clock
         self.directory = directory
         clock, fs = self.bench.clock, self.bench.fs
-        self.logs = LogManager(self.settings, [directory], clock, ManualScheduler(clock), fs)
+        self.logs = LogManager(self.settings, [directory, *directories], clock, ManualScheduler(clock), fs)
         if self.logs.open_directories(1) is None:
             self.logs.identify("cluster-a")
         self.logs.load_logs()
         self.registry = Registry(clock)
-        self.cleaner = LogCleaner(self.settings, self.logs, clock, fs, self.registry, traffic)
+        self.cleaner = LogCleaner(self.settings, self.logs, clock, fs, self.registry, traffic, all_in_sync)
 
     def log(self, partition: int = 0, config: Settings = COMPACTED) -> Log:
         return self.logs.get_or_create_log(TopicPartition("flights", partition), TOPIC_ID, config, True)
@@ -120,6 +125,28 @@ def test_rounds_until_every_log_is_clean(rig: CleanerRig) -> None:
     append_keyed(logs[1], rig.bench, ("k0", "new"))
     logs[1].roll()
     assert not rig.run(), "one record of four is not half of the log"
+
+
+def test_tombstones_stay_while_a_replica_is_away_or_the_log_is_copied() -> None:
+    is_away = True
+    rig = CleanerRig(all_in_sync=lambda _tp: not is_away, directories=("/b",))
+    target = rig.log(config=Settings(compact=True, delete=False, min_cleanable_dirty_ratio=0.0))
+
+    def clean(key: str) -> list[str | None]:
+        append_keyed(target, rig.bench, (key, "1"))
+        target.roll()
+        rig.bench.clock.advance_ms(2 * target.config.delete_retention_ms)
+        assert rig.run()
+        return [key for _, key, value in keyed_contents(target) if value is None]
+
+    append_keyed(target, rig.bench, ("gone", None))
+    assert clean("a") == ["gone"]
+    assert clean("b") == ["gone"]
+    is_away = False
+    rig.logs.create_future_log(target.topic_partition, rig.logs.directories[1])
+    assert clean("c") == ["gone"]
+    rig.logs.drop_future_log(target.topic_partition)
+    assert clean("d") == []
 
 
 def test_metrics(rig: CleanerRig) -> None:
@@ -191,15 +218,117 @@ def test_a_disabled_cleaner_starts_no_thread() -> None:
     rig.cleaner.shutdown()
 
 
-def test_a_failed_disk_takes_its_directory_offline() -> None:
-    disk = FaultyFileSystem(MemoryFileSystem(), matches=lambda _, path: ".cleaned" in path)
+@pytest.mark.parametrize("part", [".cleaned", ".index"])
+def test_a_failed_disk_takes_its_directory_offline(part: str, caplog: pytest.LogCaptureFixture) -> None:
+    disk = FaultyFileSystem(MemoryFileSystem(), matches=lambda _, path: part in path)
     rig = CleanerRig(disk)
     target = rig.filled()
-    disk.fail_at = 1
+    disk.fail_at = disk.operations + 1
     assert not rig.run()
     assert target.is_offline
+    assert "skipped" not in caplog.text
     assert rig.logs.directories[0].is_offline
     assert not rig.run(), "and no later round tries again"
+
+
+def test_what_replaces_a_record_is_durable_before_the_record_goes() -> None:
+    """The topic was not compacted when its segments were rolled, so they were not flushed at once."""
+    inner = MemoryFileSystem()
+    snapshots: list[MemoryFileSystem] = []
+
+    def copy(_operation: str, _path: str) -> bool:
+        snapshots.append(inner.kill())
+        return False
+
+    rig = CleanerRig(FaultyFileSystem(inner, matches=copy))
+    target = rig.log(config=Settings(segment_bytes=150))
+    append_keyed(target, rig.bench, ("k", "1"))
+    append_keyed(target, rig.bench, ("other", "1"))
+    target.flush()
+    for _ in range(4):
+        append_keyed(target, rig.bench, ("k", "2"))
+    target.update_config(Settings(compact=True, delete=False, segment_bytes=150, min_cleanable_dirty_ratio=0.0))
+    snapshots.clear()
+    assert rig.run()
+    assert "1" not in [value for _, key, value in keyed_contents(target) if key == "k"]
+    assert len(snapshots) > 10
+    for snapshot in snapshots:
+        found = CleanerRig(snapshot.crash()).logs.get_log(target.topic_partition)
+        assert found is not None
+        assert "k" in [key for _, key, _ in keyed_contents(found)]
+
+
+def test_a_log_that_is_truncated_between_choice_and_round_is_left_alone(
+    rig: CleanerRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that lost its end to a loss of power cuts its followers below what was chosen to be cleaned."""
+    target = rig.log(config=Settings(compact=True, delete=False, min_cleanable_dirty_ratio=0.0))
+    for number in range(6):
+        append_keyed(target, rig.bench, (f"k{number % 2}", str(number)))
+        if number % 2:
+            target.roll()
+    flush, replace = Log.flush_rolled, Log.replace_segments
+
+    def flush_and_truncate(log: Log) -> None:
+        flush(log)
+        log.truncate_to(3)
+
+    def append_and_replace(log: Log, *arguments: Any) -> bool:
+        append_keyed(log, rig.bench, ("new", "acknowledged"))
+        return replace(log, *arguments)
+
+    monkeypatch.setattr(Log, "flush_rolled", flush_and_truncate)
+    monkeypatch.setattr(Log, "replace_segments", append_and_replace)
+    rig.run()
+    append_keyed(target, rig.bench, ("last", "acknowledged"))
+    assert [offset for offset, _, _ in keyed_contents(target)] == list(range(target.log_end_offset))
+
+
+def test_a_topic_that_is_compacted_no_more_has_no_hole_after_a_loss_of_power() -> None:
+    inner = MemoryFileSystem()
+    rig = CleanerRig(inner)
+    target = rig.log(config=Settings(compact=True, delete=False, segment_bytes=150, min_cleanable_dirty_ratio=0.0))
+    for number in range(4):
+        append_keyed(target, rig.bench, ("k", str(number)))
+    assert rig.run()
+    target.update_config(Settings())
+    target.flush()
+    rig.logs.checkpoint_recovery_points()
+    begin = target.log_end_offset
+    append_keyed(target, rig.bench, ("a", "1"))
+    for key in "bc":
+        target.roll()
+        append_keyed(target, rig.bench, (key, "1"))
+    found = CleanerRig(inner.crash()).logs.get_log(target.topic_partition)
+    assert found is not None
+    offsets = [offset for offset, _, _ in keyed_contents(found) if offset >= begin]
+    assert offsets == list(range(begin, found.log_end_offset))
+
+
+def test_a_flush_that_a_truncation_overtakes_moves_no_recovery_point() -> None:
+    inner = MemoryFileSystem()
+    is_flushing = False
+
+    def truncate_meanwhile(_operation: str, path: str) -> bool:
+        nonlocal is_flushing
+        if is_flushing and "leader-epoch" in path:
+            is_flushing = False
+            target.truncate_to(3)
+            for keys in ("ab", "cd"):
+                append_keyed(target, rig.bench, *((key, "1") for key in keys))
+                target.roll()
+        return False
+
+    rig = CleanerRig(FaultyFileSystem(inner, matches=truncate_meanwhile))
+    target = rig.log(config=Settings())
+    for _ in range(8):
+        append_keyed(target, rig.bench, ("k", "1"))
+    is_flushing = True
+    target.flush()
+    rig.logs.checkpoint_recovery_points()
+    found = CleanerRig(inner.crash()).logs.get_log(target.topic_partition)
+    assert found is not None
+    assert [offset for offset, _, _ in keyed_contents(found)] == list(range(found.log_end_offset))
 
 
 def test_a_deleted_log_is_forgotten(rig: CleanerRig) -> None:
@@ -232,3 +361,14 @@ def test_a_throttled_cleaner_can_be_stopped(tmp_path: Path) -> None:
     eventually("the cleaner works", lambda: rig.cleaner.manager._in_progress)
     rig.cleaner.shutdown()  # at this rate a round takes days
     assert len(values(target)) == 40
+
+
+def test_a_cleaner_that_waits_looks_at_once_when_it_is_asked(tmp_path: Path) -> None:
+    rig = CleanerRig(OsFileSystem(), str(tmp_path), log_cleaner_backoff_ms=3_600_000)
+    rig.cleaner.start()
+    eventually("it found nothing", lambda: rig.cleaner.is_idle)
+    target = rig.filled()
+    rig.cleaner.look_now()
+    eventually("it has looked", lambda: rig.cleaner.is_idle)
+    assert values(target) == ["27", "28", "29"]
+    rig.cleaner.shutdown()

@@ -12,6 +12,8 @@ from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.disk.files import Entry
 from barnabas.common.topic_partition import TopicPartition
 from tests.broker.storage.test_log_manager import TOPIC_ID, TPS, Node, contents, directories_of, moving
+from tests.support.broker.compaction import compact
+from tests.support.broker.storage_bench import Settings
 
 OTHER_ID = b"\x06" * 16
 DAY_MS = 86_400_000
@@ -55,6 +57,47 @@ def test_a_restored_log_has_its_records_and_its_start() -> None:
     assert (values_of(again), again.log(TPS[0]).log_start_offset) == (["v2", "v3", "v4"], 2)
     assert not node.fs.exists("/a/flights-0/stray.json")
     assert again.manager.strays == []
+
+
+def test_gaps_of_the_cleaner_are_no_holes_in_a_log_that_is_restored_after_a_loss_of_power() -> None:
+    node = Node().start()
+    target = node.manager.get_or_create_log(TPS[0], TOPIC_ID, Settings(segment_bytes=100), True)
+    for number in range(5):
+        node.append(target, f"v{number}")
+    compact(target, node)
+    target.flush()
+    node.manager.set_aside({TPS[0]: None}, "unknown")
+    assert isinstance(node.fs, MemoryFileSystem)
+    after = node.fs.crash()
+    restore(after, *list_strays(after, "/a"))
+    assert values_of(Node(after).start()) == ["v3", "v4"]
+
+
+def test_a_restored_log_has_no_hole_after_a_later_loss_of_power() -> None:
+    node = stopped_with_stray()
+    restore(node.fs, *list_strays(node.fs, "/a"))
+    node = Node(node.fs).start()
+    target = node.log(TPS[0])
+    target.flush()
+    node.manager.checkpoint_recovery_points()
+    node.append(target, "b")
+    for value in "cd":
+        target.roll()
+        node.append(target, value)
+    found = Node(node.fs.crash()).start().log(TPS[0])
+    assert [offset for offset, _ in contents(found)] == list(range(found.log_end_offset))
+
+
+def test_a_stray_is_restored_after_a_clean_stop_though_the_cleaners_file_is_damaged() -> None:
+    node = stopped_with_stray()
+    node.fs.atomic_write("/a/cleaner-offset-checkpoint", b"damaged")
+    node.fs.unlink("/a/.kafka_cleanshutdown")
+    (stray,) = list_strays(node.fs, "/a")
+    with pytest.raises(StrayError, match="start and stop"):
+        restore(node.fs, stray)
+    Node(node.fs).start().manager.shutdown()
+    restore(node.fs, stray)
+    assert values_of(Node(node.fs).start()) == [f"v{number}" for number in range(5)]
 
 
 def test_a_partition_may_have_two_strays() -> None:

@@ -177,9 +177,10 @@ def test_truncation_drops_snapshots_outside(fs: MemoryFileSystem, state: Produce
     assert (state.snapshot_offsets, state.map_end_offset, state.is_empty) == ((), 50, True)
 
 
-def test_stray_snapshots(fs: MemoryFileSystem, state: ProducerStateManager) -> None:
+def test_stray_snapshots(fs: MemoryFileSystem) -> None:
     for offset in (5, 10, 12, 20, 25):
         fs.write_bytes(f"/d/{offset:020d}.snapshot", b"", sync=True)
+    state = manager(fs)
     state.remove_stray_snapshots([0, 10, 20])
     assert state.snapshot_offsets == (10, 20, 25)
     state.remove_stray_snapshots([0, 10, 30])

@@ -33,7 +33,16 @@ def questions() -> Iterator[Question]:
     yield from _token_questions()
     yield from _user_questions()
     yield Question("UnregisterBroker", Key.UNREGISTER_BROKER, lambda _w, _v: {"broker_id": 99})
+    yield from _quorum_questions()
     yield Question("UpdateFeatures", Key.UPDATE_FEATURES, _update_features, (1, NEWEST))
+
+
+def _quorum_questions() -> Iterator[Question]:
+    metadata = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+    yield Question("DescribeQuorum", Key.DESCRIBE_QUORUM, lambda _w, _v: metadata)
+    stranger = {"cluster_id": "another", "voter_id": 7, "voter_directory_id": bytes(15) + b"1"}
+    yield Question("AddRaftVoter", Key.ADD_RAFT_VOTER, lambda _w, _v: {**stranger, "listeners": []})
+    yield Question("RemoveRaftVoter", Key.REMOVE_RAFT_VOTER, lambda _w, _v: stranger)
 
 
 def _topic_questions() -> Iterator[Question]:

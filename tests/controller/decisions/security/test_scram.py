@@ -9,7 +9,7 @@ import pytest
 from barnabas.controller.decisions.security.scram import alter_scram_credentials
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k51_alter_user_scram_credentials as wire
-from barnabas.security.scram import credential_of
+from barnabas.security.sasl.scram.formulas import credential_of
 from barnabas.security.values import ScramKey, ScramMechanism
 from tests.controller.rig import Rig
 

@@ -73,6 +73,21 @@ def test_renewers_are_users() -> None:
     assert response.hmac == b""
 
 
+def test_an_owner_has_a_bounded_number_of_tokens(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "barnabas.controller")
+    rig = Rig(delegation_token_secret_key="secret", barnabas_delegation_tokens_per_owner_max="2")
+    first = create(rig)
+    assert create(rig).error_code == 0
+    refused = create(rig)
+    assert (refused.error_code, refused.hmac, refused.token_id) == (ErrorCode.POLICY_VIOLATION, b"", "")
+    assert [record.getMessage() for record in caplog.records][1:] == [
+        "refused a delegation token for 'User:alice', which has too many"
+    ]
+    assert create(rig, "User:bob").error_code == 0, "the tokens of others do not count"
+    expire(rig, first.hmac)
+    assert create(rig).error_code == 0
+
+
 def test_a_token_is_renewed_up_to_its_maximum() -> None:
     rig = make_rig()
     response = create(rig, renewers=[renewer("carol")])
@@ -122,3 +137,20 @@ def test_expired_tokens_are_removed_in_time() -> None:
     assert token.max_timestamp_ms - token.issue_timestamp_ms == 7 * DAY_MS
     rig.tick(DAY_MS)
     assert rig.restart().image.security.tokens == {}
+
+
+def test_a_request_that_a_broker_sends_twice_makes_one_token() -> None:
+    rig = make_rig()
+    request = create_wire.CreateDelegationTokenRequest(max_lifetime_ms=-1)
+
+    def ask(principal: str) -> Any:
+        caller = Caller(principal, rig.clock.wall_ms(), b"t" * 16)
+        return rig.decide(lambda view: create_token(view, request, caller))
+
+    first = ask(ALICE)
+    rig.clock.advance_ms(50)
+    again = ask(ALICE)
+    assert again == first
+    assert len(rig.controller.image.security.tokens) == 1
+    other = ask(BOB)
+    assert (other.error_code, other.hmac) == (ErrorCode.INVALID_REQUEST, b"")

@@ -45,6 +45,18 @@ public final class ToolRunner {
         }
     }
 
+    /** A stream that a tool cannot close (MetadataShell closes System.out): the next tool prints to it, too. */
+    private static final class OpenPrintStream extends PrintStream {
+        private OpenPrintStream(OutputStream target) {
+            super(target, true);
+        }
+
+        @Override
+        public void close() {
+            flush();
+        }
+    }
+
     private static final Redirect STDOUT = new Redirect();
     private static final Redirect STDERR = new Redirect();
     private static final List<Runnable> SHUTDOWN_HOOKS = new ArrayList<>();
@@ -55,8 +67,8 @@ public final class ToolRunner {
     public static void main(String[] arguments) throws IOException {
         DataInputStream requests = new DataInputStream(new BufferedInputStream(System.in));
         DataOutputStream answers = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out)));
-        PrintStream out = new PrintStream(STDOUT, true);
-        PrintStream err = new PrintStream(STDERR, true);
+        PrintStream out = new OpenPrintStream(STDOUT);
+        PrintStream err = new OpenPrintStream(STDERR);
         Exit.setExitProcedure((code, message) -> requestExit(code));
         Exit.setHaltProcedure((code, message) -> requestExit(code));
         Exit.setShutdownHookAdder((name, hook) -> SHUTDOWN_HOOKS.add(hook));

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.security.sasl.mechanism import AuthenticationError, InvalidCredentialsError, SaslError
+from barnabas.security.sasl.mechanism import AuthenticationError, InvalidCredentialsError, RefusalError, SaslError
 from barnabas.security.sasl.oauthbearer.client import OAuthBearerClient
 from barnabas.security.sasl.oauthbearer.messages import client_first, parse_client_first
 from barnabas.security.sasl.oauthbearer.server import OAuthBearerServer
@@ -42,14 +42,17 @@ def test_a_login() -> None:
 
 def test_a_refused_token_is_acknowledged() -> None:
     server, client = OAuthBearerServer(validate), OAuthBearerClient(lambda: "scope", {})
-    error = server.evaluate(client.first())
+    with pytest.raises(RefusalError, match="the log's reason") as refused:
+        server.evaluate(client.first())
+    error = refused.value.challenge
     assert error == b'{"status":"insufficient_scope", "scope":"a b"}'
     assert not server.identity
     acknowledgement = client.evaluate(error)
     assert acknowledgement == b"\x01"
     assert not client.is_complete
-    with pytest.raises(AuthenticationError, match="insufficient_scope"):
+    with pytest.raises(AuthenticationError, match="insufficient_scope") as ended:
         server.evaluate(acknowledgement)
+    assert "the log's reason" not in str(ended.value)
     with pytest.raises(SaslError):
         client.evaluate(error)
 

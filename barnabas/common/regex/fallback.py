@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
-from barnabas.broker.coordinators.regex.errors import (
+from barnabas.common.regex.errors import (
     DUPLICATE_NAME,
     INVALID_ESCAPE,
     INVALID_NAME,

@@ -1,4 +1,4 @@
-"""The keys of SCRAM, with the example of RFC 7677."""
+"""The formulas of SCRAM, with the example of RFC 7677."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 
-from barnabas.security.scram import credential_of, salted_password
+from barnabas.security.sasl.scram.formulas import credential_of, salted_password
 from barnabas.security.values import ScramMechanism
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
@@ -21,7 +21,7 @@ SERVER_SIGNATURE = base64.b64decode("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4
 
 
 def test_the_keys_verify_the_example_of_the_rfc() -> None:
-    credential = credential_of(SHA_256, salted_password(SHA_256, b"pencil", SALT, 4096), SALT, 4096)
+    credential = credential_of(SHA_256, salted_password(SHA_256, "pencil", SALT, 4096), SALT, 4096)
     signature = hmac.digest(credential.stored_key, AUTH_MESSAGE, "sha256")
     client_key = bytes(a ^ b for a, b in zip(PROOF, signature, strict=True))
     assert hashlib.sha256(client_key).digest() == credential.stored_key

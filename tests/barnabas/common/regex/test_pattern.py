@@ -1,6 +1,6 @@
 """Clients' regular expressions: their answers, errors and costs.
 
-Tests `coordinators/regex/pattern.py`, `coordinators/regex/fallback.py`, `coordinators/regex/errors.py` and
+Tests `common/regex/pattern.py`, `common/regex/fallback.py`, `common/regex/errors.py` and
 `coordinators/consumer/topic_regexes.py`. Each test of an answer runs with google-re2, where it is installed, and
 with the fallback for other interpreters.
 """
@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.coordinators.consumer.topic_regexes import resolve
-from barnabas.broker.coordinators.regex import errors, fallback, pattern
-from barnabas.broker.coordinators.regex.errors import PatternError
-from barnabas.broker.coordinators.regex.fallback import TOPIC_NAMES, Alphabet, compile_pattern
+from barnabas.common.regex import errors, fallback, pattern
+from barnabas.common.regex.errors import PatternError
+from barnabas.common.regex.fallback import TOPIC_NAMES, Alphabet, compile_pattern
 from tests.support.cpu_time import least_cpu_s
 from tests.support.programs import skip_or_fail
 
@@ -296,3 +296,24 @@ def test_an_expression_that_takes_too_long_is_ignored_and_others_are_resolved(
         "(a|b)*a(a|b){40}": set(), "b+": {"bb"},
     }  # fmt: skip
     assert errors.TOO_SLOW in caplog.text
+
+
+@pytest.mark.parametrize("implementation", ["re2", "fallback"])
+def test_a_matcher_matches_whole_names(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if implementation == "fallback":
+        monkeypatch.setattr(pattern, "_re2", lambda: None)
+    matches = pattern.matcher("etl-[0-9]+|ÄÖ.")
+    assert [name for name in ("etl-1", "etl-", "my-etl-1", "etl-12", "ÄÖÜ") if matches(name)] == [
+        "etl-1",
+        "etl-12",
+        "ÄÖÜ",
+    ]
+    with pytest.raises(PatternError):
+        pattern.matcher("(")
+
+
+@needs_re2
+def test_a_matcher_leaves_out_names_that_take_too_long() -> None:
+    matches = pattern.matcher("[a-z]{900}")
+    assert matches("a" * 900)
+    assert not matches("a" * 30_000)

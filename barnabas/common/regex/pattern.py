@@ -1,6 +1,7 @@
 """Regular expressions of clients, in RE2's syntax: validated, and matched with whole names.
 
-Clients send them for topic names (SubscribedTopicRegex, KIP-848) and transactional ids (ListTransactions, KIP-1152).
+Clients send them for topic names (SubscribedTopicRegex, KIP-848) and transactional ids (ListTransactions, KIP-1152);
+client metrics subscriptions have them for client ids and the like (KIP-714, where Kafka uses Java's own expressions).
 Python's `re` would be unsafe: it backtracks, so an expression like (a*)*b could stop a broker. RE2 needs time linear in
 the name. It also rejects look-around and back-references, as Kafka does.
 
@@ -26,22 +27,23 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker.coordinators.regex import errors
-from barnabas.broker.coordinators.regex.errors import PatternError
+from barnabas.common.regex import errors
+from barnabas.common.regex.errors import PatternError
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["PatternError", "check_pattern", "matching_names"]
+__all__ = ["PatternError", "check_pattern", "matcher", "matching_names"]
 
 UNICODE_CLASSES_MAX: Final = 100  # \p{...}: each takes RE2 up to 0.3 ms to compile
 REPEATS_MAX: Final = 3000  # the sum of {n}, each ? counting as 1: RE2 takes 40 ms to compile so many of one character
 MEMORY_MAX: Final = 2 << 20  # bytes, of the program and the states of its automaton
 WORK_MAX: Final = 100_000_000  # instructions x bytes of one name; RE2 needs about 2 s for so many at worst
+MATCHER_WORK_MAX: Final = 10_000_000  # the same for a matcher, which is called for each new client
 TIME_MAX_NS: Final = 2_000_000_000  # CPU time for all names
 
 #: The beginning of RE2's error text -> RE2/J's text. The first one that fits counts.
@@ -70,7 +72,7 @@ def check_pattern(text: str) -> None:
     """Raise PatternError unless the expression is valid."""
     re2 = _re2()
     if re2 is None:
-        from barnabas.broker.coordinators.regex import fallback
+        from barnabas.common.regex import fallback
 
         fallback.check_pattern(text)
     else:
@@ -84,7 +86,7 @@ def matching_names(text: str, names: Collection[str]) -> list[str]:
     """
     re2 = _re2()
     if re2 is None:
-        from barnabas.broker.coordinators.regex import fallback
+        from barnabas.common.regex import fallback
 
         return fallback.matching_names(text, names)
     pattern = _compile(re2, text)
@@ -100,6 +102,34 @@ def matching_names(text: str, names: Collection[str]) -> list[str]:
         if time.thread_time_ns() > end_ns:
             raise PatternError(errors.TOO_SLOW)
     return found
+
+
+def matcher(text: str) -> Callable[[str], bool]:
+    """Return a function that tells whether the expression matches a name as a whole; it is compiled once.
+
+    A name for which that would take too long is not matched. Raises PatternError if the expression is not valid.
+    """
+    re2 = _re2()
+    if re2 is None:
+        check_pattern(text)
+        return partial(_matches_in_fallback, text)
+    pattern = _compile(re2, text)
+    fullmatch, size = pattern.fullmatch, pattern.programsize
+
+    def matches(name: str) -> bool:
+        encoded = _utf8(name)
+        return len(encoded) * size <= MATCHER_WORK_MAX and fullmatch(encoded) is not None
+
+    return matches
+
+
+def _matches_in_fallback(text: str, name: str) -> bool:
+    from barnabas.common.regex import fallback
+
+    try:
+        return bool(fallback.matching_names(text, [name]))
+    except PatternError:  # it takes too long
+        return False
 
 
 @cache

@@ -1,0 +1,122 @@
+"""Clusters that answer as older releases (`barnabas up --compat`), and clients set up for those."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
+
+from barnabas.client.connection import NodeConnection
+from barnabas.client.errors import NodeConnectionError
+from barnabas.protocol.data.releases import highest_version
+from barnabas.protocol.messages.k03_metadata import MetadataRequest
+from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
+from tests.support.cluster import BarnabasCluster
+from tests.support.kafka.kafka_tools import KafkaTools
+from tests.support.language_programs import go_program
+from tests.support.waiting import eventually
+
+OLDEST, LATER = "0.11", "2.8"
+VALUES = [str(number) for number in range(20)]
+SOURCES = Path(__file__).parent / "old_clients" / "go"
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module", params=[OLDEST, LATER])
+def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A release, and the bootstrap address of a cluster that answers as it."""
+    directory = tmp_path_factory.mktemp("old")
+    config = {"barnabas.compat.release": request.param}
+    with BarnabasCluster(directory, broker_count=2, first_port=0, config=config) as cluster:
+        yield request.param, cluster.bootstrap.split(",")[0]
+
+
+def release_of(old: tuple[str, str]) -> tuple[int, ...]:
+    return tuple(map(int, old[0].split(".")))
+
+
+def test_it_lists_the_versions_of_its_release_and_closes_connections_that_use_later_ones(old: tuple[str, str]) -> None:
+    release, bootstrap = old
+    host, _, port = bootstrap.rpartition(":")
+    with NodeConnection(host, int(port)) as connection:
+        listed = {row.api_key: row.max_version for row in connection.send(ApiVersionsRequest(), 0).api_keys}
+        assert {key: highest_version(key, release) for key in listed} == listed
+        assert connection.send(MetadataRequest(), listed[3]).brokers
+        with pytest.raises(NodeConnectionError):
+            connection.send(MetadataRequest(), listed[3] + 1)
+
+
+@pytest.mark.parametrize("is_told", [False, True], ids=["it finds out", "it is told"])
+def test_kafka_python(old: tuple[str, str], unused_name: str, is_told: bool) -> None:
+    settings: dict[str, Any] = {"bootstrap_servers": old[1]}
+    if is_told:
+        settings["api_version"] = release_of(old)
+    producer = KafkaProducer(**settings, acks="all")
+    for value in VALUES:
+        producer.send(unused_name, value.encode())
+    producer.flush(TIMEOUT_S)
+    producer.close()
+    consumer = KafkaConsumer(
+        unused_name,
+        **settings,
+        group_id=unused_name,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=TIMEOUT_S * 1000,
+        metadata_max_age_ms=1000,
+    )
+    if not is_told:
+        assert consumer.config["api_version"] in (None, release_of(old))
+    read = [next(consumer).value.decode() for _ in VALUES]
+    consumer.close()
+    assert read == VALUES
+
+
+@pytest.mark.parametrize("is_told", [False, True], ids=["it finds out", "it is told"])
+def test_librdkafka(old: tuple[str, str], unused_name: str, is_told: bool) -> None:
+    """`api.version.request=false` is librdkafka's setting for brokers that it cannot ask."""
+    settings: dict[str, Any] = {"bootstrap.servers": old[1]}
+    if is_told:
+        settings |= {"api.version.request": False, "broker.version.fallback": f"{old[0]}.0"}
+    producer = Producer(settings)
+    for value in VALUES:
+        producer.produce(unused_name, value)
+    assert producer.flush(TIMEOUT_S) == 0
+    reader = Consumer({**settings, "group.id": unused_name, "auto.offset.reset": "earliest"})
+    reader.subscribe([unused_name])
+    read: list[str] = []
+    while len(read) < len(VALUES):
+        messages = reader.consume(len(VALUES), TIMEOUT_S)
+        assert messages, f"only {read}"
+        read += [message.value().decode() for message in messages if message.error() is None]
+    reader.close()
+    assert read == VALUES
+
+
+@pytest.mark.needs("go")
+def test_sarama(old: tuple[str, str], unused_name: str) -> None:
+    release = f"{old[0]}.0.0" if old[0].startswith("0.") else f"{old[0]}.0"
+    admin = AdminClient({"bootstrap.servers": old[1]})
+    admin.create_topics([NewTopic(unused_name, 1, 1)])[unused_name].result(TIMEOUT_S)
+    command = [*go_program(SOURCES, "sarama-witness"), old[1], release, unused_name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [*VALUES, f"committed {len(VALUES)}"]
+
+
+def test_kafkas_tools_of_today(old: tuple[str, str], tools: KafkaTools, unused_name: str) -> None:
+    """They use what there is, and name what there is not: before 1.1, DescribeConfigs had versions that are gone."""
+    where = ("--bootstrap-server", old[1])
+    tools.run(
+        "kafka-topics", *where, "--create", "--topic", unused_name, "--partitions", "1", "--replication-factor", "1"
+    ).check()
+    eventually(
+        "it is listed", lambda: unused_name in tools.run("kafka-topics", *where, "--list").check().stdout.split()
+    )
+    result = tools.run("kafka-configs", *where, "--describe", "--entity-type", "topics", "--entity-name", unused_name)
+    assert ("DESCRIBE_CONFIGS" in result.stdout + result.stderr) == (old[0] == OLDEST)
