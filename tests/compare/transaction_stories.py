@@ -313,6 +313,11 @@ class Recorder:
         self.record("describe", f"{row.transaction_state} {self.who(row.producer_id, row.producer_epoch)} "
                  f"timeout {row.transaction_timeout_ms} begun {has_begun} {topics}")  # fmt: skip
 
+    def next_millisecond(self) -> None:
+        """Wait until the broker's clock, which is this machine's, has moved."""
+        now_ms = SystemClock().wall_ms()
+        eventually("the next millisecond", lambda: SystemClock().wall_ms() > now_ms)
+
     def list(self, version: int = 1, **filters: Any) -> None:
         """Record the story's transactions in the response of ListTransactions."""
         answer = self.ask(ListTransactionsRequest(**filters), version)
@@ -616,6 +621,7 @@ def looking(t: Recorder) -> None:
     t.list(state_filters=["Ongoing", "Dead"])
     t.list(producer_id_filters=[t.producer_id])
     t.list(producer_id_filters=[t.producer_id + 1000])
+    t.next_millisecond()  # the filter asks for a transaction that is older than 0 ms
     t.list(duration_filter=0)
     t.list(duration_filter=10_000_000)
     t.list(2, transactional_id_pattern="loo.*")
