@@ -125,7 +125,7 @@ class NodeConnection:
         self._refuse_if_aborted()
         try:
             sock = socket.create_connection((self.host, self.port), timeout=self._timeout_ms / 1000)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # Why UnicodeError: of a host that is no name, as others registered it
             raise NodeConnectionError(f"cannot connect to {self.host}:{self.port}: {_reason(error)}") from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)

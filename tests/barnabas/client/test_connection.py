@@ -169,6 +169,13 @@ def test_a_refused_connection_is_an_error() -> None:
         versions(NodeConnection("127.0.0.1", port))
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, ".example", "\u00e9" * 300, ""])
+def test_a_host_that_is_no_name_is_an_error(host: str) -> None:
+    """A node may register any host. Without this, the threads that push to it and follow it would end."""
+    with pytest.raises(NodeConnectionError, match="cannot connect to"):
+        NodeConnection(host, 1).send(ApiVersionsRequest(), 3)
+
+
 def test_a_closed_connection_is_opened_again(peers: list[Peer]) -> None:
     peers.append(Peer(lambda client: read_request(client) and None, answer))
     with NodeConnection("127.0.0.1", peers[0].port) as connection:
