@@ -32,6 +32,7 @@ from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.network.affinity import REVIEW_INTERVAL_MS, RequestAffinity
 from barnabas.broker.quotas.updates import QuotaUpdates
 from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import stable_versions
 from barnabas.broker.settings.dynamic_config import DynamicConfig, Resource, ResourceType, keep_logs_configured
 from barnabas.broker.settings.dynamic_resources import DynamicResources
 from barnabas.broker.share.manager import SharePartitionManager
@@ -195,8 +196,9 @@ class BrokerServer:
             self.link.lifecycle.report_failed_directory,
             context.on_fatal,
         )
-        self.services = self._make_services(context)
-        table = table_of_release(TABLE, context.config.barnabas_compat_release)
+        apis = TABLE if context.config.unstable_api_versions_enable else stable_versions(TABLE)
+        self.services = self._make_services(context, apis)
+        table = table_of_release(apis, context.config.barnabas_compat_release)
         self._serve_logins(context, table)
         if self._faults is not None:
             table = self._faults.wrap(table)
@@ -283,14 +285,14 @@ class BrokerServer:
             security=self._security,
         )
 
-    def _make_services(self, context: Context) -> Services:
+    def _make_services(self, context: Context, apis: Table) -> Services:
         config, link, replication, coordinators = context.config, self.link, self._replication, self._coordinators
         slots = config.max_incremental_fetch_session_cache_slots
         return Services(
             broker_id=context.broker_id,
             cluster_id=context.cluster_id,
             config=config,
-            table=TABLE,
+            table=apis,
             clock=context.clock,
             registry=context.registry,
             metadata_cache=self._metadata_cache,

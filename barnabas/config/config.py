@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.config import checks
@@ -260,10 +260,19 @@ def warn(config: Config, more: Iterable[str] = ()) -> None:
     # Why: a controller connects to brokers' listeners, of which it knows only the map.
     peers = config.listener_protocols if config.role == CONTROLLER else ()
     found = warnings_of_file(config.originals, listeners, peers=peers, is_without_tls=is_without_tls)
-    for line in (*found, *more):
+    for line in (*found, *_two_phase_warnings(config), *more):
         if line not in _warned:
             _warned.add(line)
             log.warning("%s", line)
+
+
+def _two_phase_warnings(config: Config) -> Iterator[str]:
+    has_version = config.unstable_api_versions_enable
+    if config.role == BROKER and config.transaction_two_phase_commit_enable and not has_version:
+        yield (
+            "transaction.two.phase.commit.enable has no effect: InitProducerId v6 is unstable, and needs "
+            "unstable.api.versions.enable=true"
+        )
 
 
 class _State:

@@ -5,7 +5,8 @@ and the next epoch of its transactional id, which fences all earlier producers. 
 aborted first, and the producer must retry (CONCURRENT_TRANSACTIONS).
 
 Version notes: v3 (KIP-360): a producer may send its id and epoch, to raise its epoch after an error. v4
-PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. v5 adds TRANSACTION_ABORTABLE. v6 (KIP-939): two-phase commit.
+PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH. v5 adds TRANSACTION_ABORTABLE. v6 (KIP-939): two-phase commit; it is
+unstable, so it needs `unstable.api.versions.enable`.
 
 Errors: INVALID_REQUEST for an empty transactional id, or one of (id, epoch) without the other;
 INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS
@@ -60,4 +61,4 @@ def _response(result: ProducerResult, version: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.epoch)
 
 
-API = Api(22, "InitProducerId", (0, 6), handle)
+API = Api(22, "InitProducerId", (0, 6), handle, unstable_since=6)

@@ -7,7 +7,7 @@ ApiVersions, the metrics and the documentation are derived from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class Api:
     - `is_forwarded`: a controller accepts it from a broker, in an Envelope on behalf of a client (KIP-590).
     - `admits(services, frame)` checks a large request before it is decoded; false refuses it. None: only the size limit
       of its kind applies.
+    - `unstable_since`: the first version that Apache Kafka marks as unstable, if there is one. Such versions need
+      `unstable.api.versions.enable`, as in Kafka.
     """
 
     key: int
@@ -45,6 +47,7 @@ class Api:
     nodes_only: NodesOnly | None = None
     admits: Admits | None = None
     is_forwarded: bool = False
+    unstable_since: int | None = None
 
     def supports(self, version: int) -> bool:
         """Return whether a request of this version may be decoded and handled."""
@@ -67,3 +70,14 @@ def make_table(*rows: Api) -> dict[int, Api]:
         assert row.versions[0] <= row.versions[1], f"{row.name} has an empty version range"
         table[row.key] = row
     return table
+
+
+def stable_versions(table: Table) -> Table:
+    """Return a table without the versions that Apache Kafka marks as unstable: they are neither listed nor served."""
+    return {key: _stable(api) for key, api in table.items() if api.unstable_since != api.versions[0]}
+
+
+def _stable(api: Api) -> Api:
+    if api.unstable_since is None:
+        return api
+    return replace(api, versions=(api.versions[0], api.unstable_since - 1))

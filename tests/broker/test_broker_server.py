@@ -20,6 +20,7 @@ from barnabas.broker.metadata.metadata_cache import Node
 from barnabas.broker.storage.log_manager import LogDirectoryError
 from barnabas.broker.wiring.context import StartError
 from barnabas.client.connection import NodeConnection
+from barnabas.client.errors import NodeConnectionError
 from barnabas.common.clock import MovedClock, SystemClock
 from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.common.disk.files import OsFileSystem
@@ -27,6 +28,7 @@ from barnabas.config.config import BROKER, Config
 from barnabas.controller.main import ControllerServer
 from barnabas.protocol.messages import k44_incremental_alter_configs as wire
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from tests.controller.rig import CLUSTER_ID, make_config
 from tests.support.certificates import Authority
@@ -101,6 +103,23 @@ def test_a_broker_starts_serves_and_stops(tmp_path: Path, controller: Controller
         assert (node_section["id"], node_section["state"], node_section["cluster_id"]) == (0, "running", CLUSTER_ID)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     eventually("its threads have ended", lambda: not broker_threads() - before)
+
+
+@pytest.mark.parametrize(("enabled", "highest"), [("false", 5), ("true", 6)])
+def test_unstable_versions_are_listed_and_served_if_they_are_enabled(
+    tmp_path: Path, controller: ControllerServer, enabled: str, highest: int
+) -> None:
+    broker = make_broker(broker_config(tmp_path, controller.port, unstable_api_versions_enable=enabled))
+    with (
+        running(broker),
+        NodeConnection("127.0.0.1", broker.network.sockets.port("PLAINTEXT"), timeout_ms=READY_MS) as client,
+    ):
+        listed = {api.api_key: api.max_version for api in client.send(ApiVersionsRequest(), 0).api_keys}
+        assert listed[22] == highest
+        client.send(InitProducerIdRequest(), highest)
+        if highest == 5:
+            with pytest.raises(NodeConnectionError):
+                client.send(InitProducerIdRequest(), highest + 1)
 
 
 def test_a_broker_leaves_without_the_controller_if_it_is_told_to(

@@ -2,8 +2,6 @@
 
 Apache Kafka lists the APIs of client telemetry only with a plugin that takes what clients push. Barnabas takes it.
 
-InitProducerId v6 is unstable in Apache Kafka 4.3.1, which neither lists nor serves it. Barnabas does both.
-
 Apache Kafka 4.3.1 has no branch for some invalid inputs. An unexpected exception becomes UNKNOWN_SERVER_ERROR, which
 clients retry. Barnabas returns a specific error.
 
@@ -17,8 +15,8 @@ import json
 
 from tests.compare.conversation import AnswersByVersion
 
-# API key -> versions that we serve. Apache Kafka's schema has them, but they are unstable there, or need a plugin.
-ADVERTISED = {"22": "0-6", "71": "0-0", "72": "0-0"}
+# API key -> versions that we serve, and Apache Kafka only with a plugin.
+ADVERTISED = {"71": "0-0", "72": "0-0"}
 # Question -> our error where Apache Kafka returns UNKNOWN_SERVER_ERROR.
 INSTEAD_OF_UNKNOWN_SERVER_ERROR = {
     "IncrementalAlterConfigs with an unknown operation": "INVALID_REQUEST",
@@ -40,8 +38,6 @@ TOLD_AGAIN = {
 def apply(question: str, answers: AnswersByVersion) -> AnswersByVersion:
     """Return Barnabas's expected responses for these responses of Apache Kafka."""
     ours = INSTEAD_OF_UNKNOWN_SERVER_ERROR.get(question, "UNKNOWN_SERVER_ERROR")
-    if question.startswith("InitProducerId"):
-        answers = {versions.replace("-5", "-6"): answer for versions, answer in answers.items() if versions != "6"}
     changed: AnswersByVersion = json.loads(json.dumps(answers).replace("UNKNOWN_SERVER_ERROR", ours))
     for step, fields in TOLD_AGAIN.get(question, {}).items():
         changed[step] |= fields

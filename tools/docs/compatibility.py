@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from barnabas.broker.apis.table import TABLE as BROKER_APIS
-from barnabas.broker.requests.api import Table, nodes_only
+from barnabas.broker.requests.api import Table, nodes_only, stable_versions
 from barnabas.config.effect import PROTECTIVE, reason_without_effect
 from barnabas.config.table.keys import OWN_KEYS
 from barnabas.config.table.keys import TABLE as KEYS
@@ -68,7 +68,7 @@ def _versions(apis_of: Table, key: int) -> str:
     api = apis_of.get(key)
     if api is None:
         return "-"
-    low, high = api.versions
+    low, high = stable_versions(apis_of)[key].versions
     return f"{low}" if low == high else f"{low}-{high}"
 
 
@@ -78,7 +78,7 @@ def _api_note(key: int) -> str:
     if key in (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA):
         return "Kafka 4.0 removed it; here controllers push metadata with it, and no client may send it"
     if key == ApiKey.INIT_PRODUCER_ID:
-        return "Kafka 4.3.1 lists 0-5: its v6 (two-phase commit) is unstable, and needs unstable.api.versions.enable"
+        return "also v6 (two-phase commit) with unstable.api.versions.enable=true, as in Kafka"
     served = [api for table_of in (BROKER_APIS, CONTROLLER_APIS) if (api := table_of.get(key)) is not None]
     return "for nodes only" if all(api.nodes_only is nodes_only for api in served) else ""
 

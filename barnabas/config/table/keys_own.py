@@ -159,4 +159,8 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("internal.segment.bytes", INT, None, LOW, None,
         "For tests: size at which a new segment starts, below the minimum of log.segment.bytes.",
         honoured=True),
+    Key("unstable.api.versions.enable", BOOLEAN, False, LOW, None,
+        "Whether brokers list and serve versions of APIs that Kafka 4.3 marks as unstable: InitProducerId v6, for "
+        "two-phase commits. Kafka has this key too, and does not document it.",
+        honoured=True),
 )

@@ -128,6 +128,14 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
             ],
         ),
         ({"listener.name.plaintext.max.connections": "9", "listener.name.controller.num.network.threads": "1"}, []),
+        (
+            {"transaction.two.phase.commit.enable": "true"},
+            [
+                "transaction.two.phase.commit.enable has no effect: InitProducerId v6 is unstable, and needs "
+                "unstable.api.versions.enable=true"
+            ],
+        ),
+        ({"transaction.two.phase.commit.enable": "true", "unstable.api.versions.enable": "true"}, []),
         ({"log.retention.hours": "9", "barnabas.metrics.port": "0"}, []),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.apis.services import Services
 from barnabas.broker.apis.table import TABLE
-from barnabas.broker.requests.api import make_table, nodes_only
+from barnabas.broker.requests.api import make_table, nodes_only, stable_versions
 from barnabas.protocol.api_keys import ROWS
 from barnabas.protocol.messages import request_class
 from tests.broker.apis.config_rig import make_request
@@ -48,3 +48,11 @@ def test_a_moved_key_is_checked_in_every_purgatory() -> None:
     services.replica_manager = type("Manager", (), {"complete_delayed": staticmethod(checked.append)})()  # type: ignore[assignment]
     services.complete_delayed("key")  # type: ignore[arg-type]
     assert checked == ["key"]
+
+
+def test_unstable_versions_are_left_out() -> None:
+    """Apache Kafka 4.3.1 has one on brokers: InitProducerId v6."""
+    stable = stable_versions(TABLE)
+    assert {key: stable[key].versions for key in TABLE if stable[key] is not TABLE[key]} == {22: (0, 5)}
+    row = dataclasses.replace(TABLE[75], unstable_since=0)
+    assert stable_versions(make_table(row)) == {}
