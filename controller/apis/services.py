@@ -113,8 +113,22 @@ def ask_quorum(services: ControllerServices, request: Request) -> Park:
     if services.raft is None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "This controller has no quorum.")
     reply = Deferred()
-    services.raft.handle_request(request.message, reply.complete)
+    version = request.version
+
+    def complete(response: Message) -> None:
+        reply.complete(_of_version(response, version))
+
+    services.raft.handle_request(request.message, complete)
     return Park(reply)
+
+
+def _of_version(response: Any, version: int) -> Message:
+    """Return a response without the leader's address in versions that do not have it, and could not be encoded."""
+    field = next((field for field in response.FIELDS if field.name == "node_endpoints"), None)
+    if field is not None and not field.is_present(version):
+        response.node_endpoints = []
+    message: Message = response
+    return message
 
 
 def change_voters(services: ControllerServices, request: Request) -> Answer:

@@ -6,9 +6,11 @@ controller/apis/k81_remove_raft_voter.py, controller/apis/k82_update_raft_voter.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from barnabas.broker.requests.api import nodes_only
 from barnabas.client.connection import NodeConnection
+from barnabas.common.ids import METADATA_TOPIC_ID, ZERO_UUID
 from barnabas.controller.apis.table import TABLE
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request
@@ -121,6 +123,37 @@ def test_every_version_of_every_request_is_answered(tmp_path: Path) -> None:
                 ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4
             ).supported_features
             assert [(f.min_version, f.max_version) for f in features if f.name == "kraft.version"] == [(0, 1)]
+
+
+def _one_partition(cls: type[Any], **request: Any) -> Any:
+    """A request for the metadata partition; what else it says is the default."""
+    fields = {field.name: field for field in cls.FIELDS}
+    topic_class = fields["topics"].element
+    name = next(field.name for field in topic_class.FIELDS if field.name in ("topic_name", "topic", "name"))
+    partition_class = next(field.element for field in topic_class.FIELDS if field.name == "partitions")
+    named = {"topic_id": METADATA_TOPIC_ID} if cls is FetchRequest else {}
+    return cls(topics=[topic_class(**{name: TOPIC}, **named, partitions=[partition_class()])], **request)
+
+
+def test_every_version_is_told_who_leads(tmp_path: Path) -> None:
+    """The address of the leader is in the newer versions only; the older ones would not be encoded with it."""
+    with raft_servers(tmp_path, 1) as servers:
+        epoch = servers.leader().raft.leader_and_epoch.epoch
+        with NodeConnection(HOST, servers.ports[1]) as connection:
+            for cls in (FetchRequest, VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchSnapshotRequest):
+                first = 12 if cls is FetchRequest else cls.MIN_VERSION
+                for version in range(first, cls.MAX_VERSION + 1):
+                    message = _one_partition(cls)
+                    if version > 12 and cls is FetchRequest:
+                        message.topics[0].topic = ""
+                    elif cls is FetchRequest:
+                        message.topics[0].topic_id = ZERO_UUID
+                    response = connection.send(message, version)
+                    assert response.error_code == ErrorCode.NONE, (cls, version)
+                    topics = response.responses if cls is FetchRequest else response.topics
+                    partition = topics[0].partitions[0]
+                    leader = getattr(partition, "current_leader", partition)
+                    assert (leader.leader_id, leader.leader_epoch) == (1, epoch), (cls, version)
 
 
 def test_clients_do_not_take_part() -> None:
