@@ -82,6 +82,7 @@ class RequestAffinity:
             catalogue.REPLICATION_BYTES_IN_PER_SEC, catalogue.REPLICATION_BYTES_OUT_PER_SEC,
         )]  # fmt: skip
         self._seen = self._counts()  # owner: review
+        self._placed: dict[threading.Thread, tuple[bool, int]] = {}  # owner: review; confined?, policy
 
     def review(self) -> None:
         """Measure the interval since the last review, and place the threads for the next one."""
@@ -96,17 +97,20 @@ class RequestAffinity:
         return sum(meter.count for meter in self._batches), sum(meter.count for meter in self._bytes)
 
     def _place(self) -> None:
-        """Set the affinity and the policy of every thread of the process.
+        """Set the affinity and the policy of each thread of the process for which they have changed, or which is new.
 
         Why all of them, at each review: a new thread inherits the affinity of the thread that started it, and handlers
         start others (replica fetchers).
         """
+        before, self._placed = self._placed, {}
         for thread in threading.enumerate():
+            if thread.native_id is None:  # it has not begun
+                continue
             placement = self.placement if thread.name.startswith(REQUEST_THREADS) else Placement.APART
             is_confined = placement is not Placement.APART and thread.name.startswith(TOGETHER)
-            cpus = self._one_cpu if is_confined else self._cpus
             policy = os.SCHED_BATCH if placement is Placement.PATIENT else os.SCHED_OTHER
-            if thread.native_id is not None:
+            self._placed[thread] = is_confined, policy
+            if before.get(thread) != (is_confined, policy):
                 with contextlib.suppress(OSError):  # the thread has ended, or the container forbids it
-                    os.sched_setaffinity(thread.native_id, cpus)
+                    os.sched_setaffinity(thread.native_id, self._one_cpu if is_confined else self._cpus)
                     os.sched_setscheduler(thread.native_id, policy, _NO_PRIORITY)

@@ -3,6 +3,9 @@
 Tasks wait in a heap by due time. A thread is started when a task is due and all others are busy, up to
 `background_threads`. An exception in a task is logged; a periodic task runs again next time.
 
+An idle thread sleeps until the first task is due, unless another one wakes up for that task; then it sleeps until it is
+told. So a due task wakes one thread, not all of them.
+
 Threads: `schedule` and `schedule_once` from any thread. Tasks run on the scheduler's threads, or in tests on the thread
 that calls `ManualScheduler.run_due`.
 """
@@ -104,14 +107,17 @@ class Scheduler:
     """A pool of threads for background work."""
 
     def __init__(self, background_threads: int, clock: Clock, name: str = "kafka-scheduler") -> None:
-        self._threads_max = background_threads  # guarded by: _changed; see `resize`
+        self._lock = threading.Lock()  # guards all below
+        self._threads_max = background_threads  # see `resize`
         self._name = name
-        self._changed = threading.Condition()  # guards all below
         self._heap = _TaskHeap(clock)
         self._threads: list[ServiceThread] = []
         self._running: list[Task] = []
         self._started = 0
-        self._idle = 0
+        self._alarms: list[int] = []  # when the threads that wait at `_timed` wake up, in ms
+        self._timed = threading.Condition(self._lock)
+        self._spares = 0  # threads that wait at `_told`
+        self._told = threading.Condition(self._lock)
         self._stopped = False
 
     def schedule_once(self, name: str, job: Job, delay_ms: int = 0) -> Task:
@@ -123,30 +129,42 @@ class Scheduler:
         return self._add(name, job, initial_delay_ms, period_ms)
 
     def _add(self, name: str, job: Job, delay_ms: int, period_ms: int) -> Task:
-        with self._changed:
+        with self._lock:
             task = self._heap.add(name, job, delay_ms, period_ms)
             if self._stopped:
                 task.cancel()
                 return task
-            if self._idle == 0:
-                self._start_thread()
-            self._changed.notify()
+            self._watch()
         return task
 
     def resize(self, background_threads: int) -> None:
         """Use at most `background_threads` from now on; excess threads end when their tasks end."""
-        with self._changed:
+        with self._lock:
             self._threads_max = background_threads
-            self._changed.notify_all()
+            self._tell_all()
+
+    def _watch(self) -> None:
+        """Have a thread wake up for the first task, if none will."""
+        if not self._is_first_unwatched():
+            return
+        if self._spares:
+            self._told.notify()
+        elif len(self._threads) < self._threads_max:
+            self._start_thread()
+        else:
+            self._timed.notify()  # it waits anew, for the first task; what it waited for comes later
+
+    def _is_first_unwatched(self) -> bool:
+        tasks = self._heap.tasks
+        return bool(tasks) and (not self._alarms or tasks[0].due_ms < min(self._alarms))
 
     def _start_thread(self) -> None:
-        if len(self._threads) < self._threads_max:
-            number = self._started
-            self._started += 1
-            name = f"{self._name}-{number}"
-            thread = ServiceThread(name, name.removeprefix("kafka-"), self._run, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        number = self._started
+        self._started += 1
+        name = f"{self._name}-{number}"
+        thread = ServiceThread(name, name.removeprefix("kafka-"), self._run, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _run(self) -> None:
         while (task := self._next_task()) is not None:
@@ -154,64 +172,74 @@ class Scheduler:
                 task.job()
             except Exception:
                 log.exception("background task %s failed", task.name)
-            with self._changed:
+            with self._lock:
                 self._running.remove(task)
                 self._heap.repeat(task)
 
     def clock_moved(self, *, runs_all: bool = False) -> None:
         """Have the threads read the clock again, which jumped; with `runs_all` every periodic task is due now."""
-        with self._changed:
+        with self._lock:
             if runs_all:
                 self._heap.make_due()
-            if self._idle == 0 and self._heap.tasks and not self._stopped:
-                self._start_thread()
-            self._changed.notify_all()
+            if not self._stopped:
+                self._watch()
+            self._tell_all()
 
     def behind(self) -> list[str]:
         """Return the names of the tasks that run now, or are due and wait for a thread."""
-        with self._changed:
+        with self._lock:
             return sorted({task.name for task in (*self._running, *self._heap.due())})
 
     def next_once_ms(self) -> int | None:
         """Return when the first task that runs only once is due (monotonic); None without such a task."""
-        with self._changed:
+        with self._lock:
             once = (task.due_ms for task in self._heap.tasks if not task.period_ms and not task.cancelled)
             return min(once, default=None)
 
     def _next_task(self) -> Task | None:
         """Wait for a task that is due; None if the scheduler stops or has too many threads."""
-        with self._changed:
+        with self._lock:
             while not self._stopped:
                 if len(self._threads) > self._threads_max:
                     current = threading.current_thread()
                     self._threads = [thread for thread in self._threads if thread is not current]
-                    self._changed.notify()  # Why: this thread may have consumed the wake-up for a task
+                    self._watch()  # Why: this thread may have been told of a task
                     return None
                 task = self._heap.pop_due()
                 if task is not None:
-                    if self._idle == 0 and self._heap.tasks:
-                        self._start_thread()
                     self._running.append(task)
+                    self._watch()  # of the next task, while this one runs
                     return task
-                self._idle += 1
-                try:
-                    self._changed.wait(self._seconds_to_next())
-                finally:
-                    self._idle -= 1
+                self._wait()
         return None
 
-    def _seconds_to_next(self) -> float | None:
-        if not self._heap.tasks:
-            return None
-        wait_ms = max(0, self._heap.tasks[0].due_ms - self._heap.clock.monotonic_ms())
-        return min(wait_ms / MS_PER_S, WAIT_S_MAX)
+    def _wait(self) -> None:
+        """Sleep until the first task is due, or until told if another thread wakes up for it."""
+        if self._is_first_unwatched():
+            due_ms = self._heap.tasks[0].due_ms
+            wait_ms = max(0, due_ms - self._heap.clock.monotonic_ms())
+            self._alarms.append(due_ms)
+            try:
+                self._timed.wait(min(wait_ms / MS_PER_S, WAIT_S_MAX))
+            finally:
+                self._alarms.remove(due_ms)
+        else:
+            self._spares += 1
+            try:
+                self._told.wait()
+            finally:
+                self._spares -= 1
+
+    def _tell_all(self) -> None:
+        self._timed.notify_all()
+        self._told.notify_all()
 
     def shutdown(self, timeout_s: float = 10) -> None:
         """Drop waiting tasks, let running ones finish, join the threads for up to `timeout_s` each."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._heap.tasks.clear()
-            self._changed.notify_all()
+            self._tell_all()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(timeout_s)

@@ -129,6 +129,25 @@ def test_threads_move_to_one_core_and_apart(
     assert placed[handler.native_id] == {5}
 
 
+def test_only_threads_that_are_new_or_to_be_moved_cost_a_system_call(
+    placed: dict[int, set[int]], policies: dict[int, int], handler: threading.Thread
+) -> None:
+    request_affinity = RequestAffinity(Registry(), 4, "auto")
+    request_affinity.review()
+    placed.clear()
+    policies.clear()
+    request_affinity.review()
+    assert (placed, policies) == ({}, {})
+    end = threading.Event()
+    new = threading.Thread(target=end.wait, name="data-plane-kafka-request-handler-4")
+    new.start()
+    request_affinity.review()
+    end.set()
+    new.join()
+    assert placed == {new.native_id: {5}}
+    assert policies == {new.native_id: os.SCHED_BATCH}
+
+
 def test_full_batches_are_seen_although_followers_fetch_often(
     placed: dict[int, set[int]], policies: dict[int, int], handler: threading.Thread
 ) -> None:

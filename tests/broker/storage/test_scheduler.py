@@ -89,6 +89,48 @@ def test_threads_start_only_when_needed() -> None:
     scheduler.shutdown()
 
 
+def test_a_due_task_wakes_one_of_the_idle_threads() -> None:
+    scheduler = Scheduler(3, SystemClock())
+    together = threading.Barrier(4)
+    for number in range(3):
+        scheduler.schedule_once(f"meet-{number}", lambda: together.wait(WAIT_S))
+    together.wait(WAIT_S)
+    eventually("all are idle", lambda: scheduler._spares == 3)
+    scheduler.schedule_once("far", lambda: None, 3_600_000)
+    scheduler.schedule_once("farther", lambda: None, 3_700_000)
+    eventually("one waits for the first task", lambda: (len(scheduler._alarms), scheduler._spares) == (1, 2))
+    ran = threading.Event()
+    scheduler.schedule_once("now", ran.set)
+    assert ran.wait(WAIT_S)
+    eventually("one waits again", lambda: (len(scheduler._alarms), scheduler._spares) == (1, 2))
+    scheduler.shutdown()
+
+
+def test_a_nearer_task_is_waited_for_by_the_only_thread() -> None:
+    scheduler = Scheduler(1, SystemClock())
+    scheduler.schedule_once("far", lambda: None, 3_600_000)
+    eventually("it waits", lambda: len(scheduler._alarms) == 1)
+    ran = threading.Event()
+    scheduler.schedule_once("now", ran.set)
+    assert ran.wait(WAIT_S)
+    scheduler.shutdown()
+
+
+def test_a_task_runs_in_time_while_the_thread_that_waited_for_it_is_busy() -> None:
+    scheduler = Scheduler(2, SystemClock())
+    begun, ended = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        ended.wait(WAIT_S)
+
+    scheduler.schedule("often", ended.set, 60, initial_delay_ms=60)
+    scheduler.schedule_once("holds", hold)
+    assert begun.wait(WAIT_S)
+    assert ended.wait(WAIT_S)
+    scheduler.shutdown()
+
+
 def test_the_number_of_threads_can_change() -> None:
     scheduler = Scheduler(3, SystemClock())
 
