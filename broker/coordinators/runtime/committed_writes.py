@@ -72,7 +72,9 @@ class _Write:
         self, on_commit: Callable[[int], object], on_settled: Completion[ErrorCode] | None, offset: int = -1
     ) -> None:
         self.on_commit = on_commit  # called with the offset of the first record; changes state
-        self.on_settled = on_settled  # called once, when committed or failed; None once called
+        #: Each is called once, when committed or failed; None once called. Why a list and no chain of closures:
+        #: thousands of heartbeats can wait for one write, and each would be another nested call.
+        self.on_settled = None if on_settled is None else [on_settled]
         self.first_offset = offset  # -1 until appended
         self.end_offset = offset + 1 if offset >= 0 else -1  # exclusive; -1 until appended
 
@@ -168,16 +170,10 @@ class CommittedWrites:
             then(ErrorCode.NONE)
             return
         last = self._waiting[-1]
-        before = last.on_settled
-        if before is None:
+        if last.on_settled is None:
             then(_for_clients(ErrorCode.REQUEST_TIMED_OUT))
-            return
-
-        def both(error: ErrorCode) -> None:
-            before(error)
-            then(error)
-
-        last.on_settled = both
+        else:
+            last.on_settled.append(then)
 
     def abandon(self) -> None:
         """End with the shard: the next leader decides whether the remaining writes count."""
@@ -202,8 +198,8 @@ class CommittedWrites:
 
     def _settle(self, write: _Write, error: ErrorCode) -> None:
         on_settled, write.on_settled = write.on_settled, None
-        if on_settled is not None:
-            on_settled(_for_clients(error))
+        for settled in on_settled or ():
+            settled(_for_clients(error))
 
 
 def _for_clients(error: ErrorCode) -> ErrorCode:

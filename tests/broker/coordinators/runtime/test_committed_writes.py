@@ -116,3 +116,14 @@ def test_writes_up_to_an_offset() -> None:
     assert [writer.writes.is_written_to(offset) for offset in (0, 1, 2)] == [True, False, False]
     writer.replicas.release()
     assert (writer.writes.end_offset(), writer.writes.is_written_to(2)) == (-1, True)
+
+
+def test_thousands_of_actions_wait_for_one_write() -> None:
+    # A write waits for a slow follower, and heartbeats that write nothing wait for it.
+    writer = Writer()
+    writer.write("a")
+    count = 5000
+    for number in range(count):
+        writer.locked(lambda n=number: writer.writes.after_all(lambda _error: writer.seen.append(n)))
+    writer.replicas.release()
+    assert writer.seen == [("a", 0), ("a", "NONE"), *range(count)]
