@@ -3,13 +3,13 @@
 It completes when
   A  no share partition can be used (its leader moved, its state cannot be read), or reading one fails;
   B  the bytes readable from the share partitions that it gets reach min_bytes;
-  C  its time is up: it takes what there is.
+  C  its time is up: it takes the available records.
 Then it acquires, and frees its share partitions for the next fetch that waits.
 
 Rules
 1. It reads only share partitions whose fetch lock it gets. A fetch that releases one wakes those that wait for it, if
    another fetch wanted it meanwhile, or if there is more to acquire.
-2. Records are acquired once the fetch is complete, since nobody takes back what was acquired in vain.
+2. Records are acquired once the fetch is complete, since records acquired in vain are not given back.
 3. The limit of records holds for all partitions together, and max_bytes is divided among those that it reads.
 4. A member whose connection was closed acquires nothing.
 

@@ -1,10 +1,11 @@
-"""LedSharePartition: a share partition on its leader, with what its state machine has not: lock, clock, and writes.
+"""LedSharePartition: a share partition on its leader: its state machine, with a lock, a clock, and writes.
 
 Rules
-1. `_lock` guards the state machine. It is a leaf: no file is read, nothing written and nobody woken while it is held.
+1. `_lock` guards the state machine. It is a leaf: while a thread holds it, it reads no file, writes nothing and wakes
+   no waiter.
 2. Updates are written in the order in which the state machine made them. They are queued under `_lock`; one thread at a
    time passes them to the persister, holding no lock.
-3. One fetch at a time reads for it (the *fetch lock*): what was read is acquired before the next fetch looks where to
+3. One fetch at a time reads for it (the *fetch lock*): its records are acquired before the next fetch decides where to
    read. The fetch lock is held across the read, not across a wait.
 4. One timer task at a time stands for all acquisition locks: it is due no later than the first of them runs out.
 
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.share")
 
-#: What an acknowledgement ended with: NONE, or an error and its message.
+#: The outcome of an acknowledgement: NONE, or an error and its message.
 Outcome: TypeAlias = Refusal
 DONE: Final = Refusal(ErrorCode.NONE, "")
 
 _Reply: TypeAlias = Callable[[Outcome], object]
 
-#: What clients get for the persister's errors (SharePartition.fetchPersisterError of Kafka 4.3).
+#: The clients' errors for the persister's errors (SharePartition.fetchPersisterError of Kafka 4.3).
 CLIENT_ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -72,7 +73,7 @@ def client_error(error: ErrorCode) -> ErrorCode:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What all share partitions of a broker share."""
+    """The parts that all share partitions of a broker share."""
 
     persister: Persister
     settings: ShareSettings

@@ -1,12 +1,12 @@
-"""SharePartitionManager: the share partitions that this broker leads, and the sessions of those who fetch them.
+"""SharePartitionManager: the share partitions that this broker leads, and the sessions of the members that fetch them.
 
 Rules
 1. A share partition is made by the first fetch of a group, on the leader of its topic partition, and reads its state
    before it delivers anything.
 2. It is dropped when this broker no longer leads the partition, when its state is fenced or gone, when it cannot be
    loaded, and when the group has no session here any more. The next fetch makes it again.
-3. A share partition of an idle group is dropped only after its last write has ended, so that what is read again has
-   it.
+3. A share partition of an idle group is dropped only after its last write has ended, so that the state read later
+   includes that write.
 4. At most LED_MAX share partitions are in memory: a fetch may name groups that do not exist, and while no coordinator
    answers, each of them stays for some seconds. A fetch of another one gets UNKNOWN_SERVER_ERROR.
 
@@ -120,7 +120,7 @@ class SharePartitionManager:
             self._by_tp.setdefault(tp, set()).add(key)
             self._by_group.setdefault(group_id, set()).add(key)
         try:
-            # Why again: whoever resigned before the share partition was in the table did not find it there.
+            # Why again: a resignation just before did not find the share partition in the table.
             self._require_leader(tp, place.topic_id)
         except ApiError as error:
             self._end(found, error.code)

@@ -1,4 +1,4 @@
-"""What share partitions and share fetches count.
+"""The sensors of share partitions and share fetches.
 
 Threads: any.
 Source: Kafka's ShareGroupMetrics, SharePartitionMetrics, DelayedShareFetch (4.3).
@@ -47,7 +47,7 @@ class GroupSensors:
 
 
 class PartitionSensors:
-    """What one share partition counts, on its own and for its group."""
+    """The sensors of one share partition, its own and those of its group."""
 
     __slots__ = ("_released_ms", "_taken_ms", "group", "lock_timeouts")
 

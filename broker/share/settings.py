@@ -1,6 +1,6 @@
 """The settings of share groups that their share partitions heed.
 
-Threads: any. A change of settings drops what is known, so a request sees them soon, not at once.
+Threads: any. A change of settings drops the cached values, so a request sees it soon, not at once.
 Source: Kafka's ShareGroupConfigProvider (4.3).
 """
 

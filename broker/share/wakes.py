@@ -1,7 +1,7 @@
 """Waking share fetches, without recursion.
 
-A share fetch that completes frees its partitions for the next one that waits for them, which may complete in turn. Were
-each woken by the completion of the one before, a thousand waiting members would be a thousand nested calls. So keys to
+A share fetch that completes frees its partitions for the next one that waits for them, which may complete in turn. If
+each completion woke the next fetch itself, a thousand waiting members would be a thousand nested calls. So the keys to
 check are queued, and one thread at a time checks them all.
 
 Why no deadlock: the checking thread may hold the lock of the operation whose completion began the round, and takes

@@ -1,1 +1,1 @@
-"""KRaft: elects a leader among controllers and replicates the metadata log. A pure core; nothing serves it yet."""
+"""KRaft: a pure core that elects a leader among controllers and replicates the metadata log; `client/` runs it."""

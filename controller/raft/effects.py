@@ -1,4 +1,4 @@
-"""What a replica asks of the thread that drives it. The effects of one input are carried out in their order.
+"""Effects: the orders of a replica to the thread that drives it, which carries out those of one input in order.
 
 Rules
 1. An effect is done, and durable where it says so, before the next one begins. A failure ends the process.

@@ -35,7 +35,7 @@ class QuorumStateError(Exception):
 
 
 class ElectionState(NamedTuple):
-    """What a replica remembers of elections: the epoch, its leader if known, and the vote that was given."""
+    """The state that outlives a restart: the epoch, its leader if known, and the vote that was given."""
 
     epoch: int
     leader_id: int | None = None

@@ -1,4 +1,4 @@
-"""The leader's view of its replicas: how far each has fetched, the high watermark, and if a majority still fetches.
+"""The leader's view of its replicas: how far each has fetched, the high watermark, and whether a majority fetches.
 
 Rules
 1. The high watermark is what a majority of the voters has. It moves only past the start of the leader's own epoch: a
@@ -80,7 +80,7 @@ class Leader:
     fetched: set[int] = field(default_factory=set)
     begin_epoch_ms: int = 0
     change: VoterChange | None = None
-    #: What static voters have said of themselves (rule 5); None under kraft.version 1.
+    #: What static voters have named for the upgrade: directories and versions (rule 5); None under kraft.version 1.
     described: VoterSet | None = None
     is_resigning: bool = False
     voted: None = None

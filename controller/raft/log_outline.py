@@ -47,7 +47,7 @@ class Validity(Enum):
 
 
 class LogOutline:
-    """What the replica knows of its log."""
+    """The outline of one log. See the module."""
 
     __slots__ = (
         "_epochs", "_history", "_starts", "committed_at_start", "end_offset", "last_epoch", "snapshot", "start_offset",
@@ -59,7 +59,7 @@ class LogOutline:
         #: The epoch of the last record, or of the snapshot; 0 in an empty log.
         self.last_epoch = 0
         self.snapshot: OffsetAndEpoch | None = None
-        #: What is known to be committed at the start, whatever the quorum says; -1 if nothing is.
+        #: The committed end at the start, known without the quorum; -1 if there is none.
         self.committed_at_start = -1
         self._epochs: list[int] = []  # ascending; `_starts` has the first offset of each
         self._starts: list[int] = []

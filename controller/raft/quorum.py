@@ -73,7 +73,7 @@ class Quorum:
         #: The last transitions, until the driver takes them.
         self.transitions: deque[Transition] = deque(maxlen=TRANSITIONS_MAX)
         self.parked: list[ParkedFetch] = []
-        #: What is known to be committed; -1 while nothing is known.
+        #: The end of what is known to be committed; -1 while nothing is known.
         self.high_watermark = outline.committed_at_start
         self.role: Role = Unattached(0, 0)
         #: Which epochs of others are credible.
@@ -214,7 +214,7 @@ class Quorum:
         self.append_control(self._first_records(granting), now_ms)
 
     def become_resigned(self, now_ms: int, reason: str) -> None:
-        """Give up the epoch, and tell the voters which of them should be elected next."""
+        """Give up the epoch, and name to the voters those that should be elected next."""
         leader = self.role
         assert isinstance(leader, Leader)
         self.finish_change(ErrorCode.NOT_LEADER_OR_FOLLOWER)

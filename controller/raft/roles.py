@@ -113,7 +113,7 @@ class Follower:
 
 @dataclass(slots=True)
 class Resigned:
-    """Was the epoch's leader, and tells the voters so; its deadline is the election timeout."""
+    """Was the epoch's leader, and informs the voters; its deadline is the election timeout."""
 
     epoch: int
     deadline_ms: int

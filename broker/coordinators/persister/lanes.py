@@ -2,7 +2,7 @@
 
 Rules
 1. A share partition has at most one operation on its way; the others wait behind it. Why: a write that is retried after
-   a later one would undo what that one did.
+   a later one would undo the later one.
 2. Writes that wait one behind another become one write when their turn comes, if they are of the same epochs: batches
    combine by their delivery counts, so applying them together is the same. A busy share partition thus sends one write
    for everything that came while the last one was on its way.

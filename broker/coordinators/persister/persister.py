@@ -2,11 +2,12 @@
 
 Rules
 1. A method returns at once. The operations of one share partition are carried out one after another (`lanes.py`);
-   nothing is known of the order of different ones.
+   those of different ones have no order.
 2. The operations for one coordinator go together: all that came while the last request was on its way are in the next
    requests, by kind and group (`wire.py`). The broker's own coordinator gets them in one call.
-3. What is normal while coordinators move is retried at the coordinator of that time, after a pause that doubles, for
-   `GIVE_UP_MS`. No thread waits: a timer starts the next attempt. The first operation creates __share_group_state.
+3. Errors that are normal while coordinators move are retried at the coordinator of that time, after a pause that
+   doubles, for `GIVE_UP_MS`. No thread waits: a timer starts the next attempt. The first operation creates
+   __share_group_state.
 4. A request whose response did not come may have been carried out. Repeating it does no harm (rule 4 of
    `share_state/state.py`).
 5. At the end, all operations are answered with COORDINATOR_NOT_AVAILABLE.

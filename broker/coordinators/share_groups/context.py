@@ -1,4 +1,4 @@
-"""What all group shards of a broker share for their share groups."""
+"""The parts that all group shards of a broker share for their share groups."""
 
 from __future__ import annotations
 

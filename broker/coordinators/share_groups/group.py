@@ -5,7 +5,7 @@ Theory
                       share partitions change
     assignment epoch  the epoch of the target assignment; it follows the group epoch when the assignor has run
     member epoch      follows the assignment epoch with the member's next heartbeat
-Members share partitions, so none has to wait until another one has given up something.
+Members share partitions, so no member waits for another one to give up a partition.
 
 Rules
 1. Only `replay` changes the state that the log holds, and it never fails. The log may be half compacted, so a record

@@ -3,8 +3,8 @@
 Theory
 A request becomes a turn (`turn.py`): records, timers, an answer, and share partitions that are to be initialised. The
 records are appended first. If the log takes them, they change the group at once. The request is answered when they are
-committed, and only then the share coordinators are asked (`state_changes.py`). An answer does not wait for them: the
-member gets the partitions with a later heartbeat.
+committed. Only then does the coordinator ask the share coordinators (`state_changes.py`). An answer does not wait for
+them: the member gets the partitions with a later heartbeat.
 
 Threads: owner is the shard, under its lock; every method wants it held.
 Source: Kafka's GroupCoordinatorShard, GroupCoordinatorService, CoordinatorRuntime (4.3).

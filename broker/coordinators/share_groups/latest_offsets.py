@@ -1,10 +1,10 @@
-"""LatestOffsets: the ends of partitions, from their leaders; what the lag of a share group is measured to.
+"""LatestOffsets: the ends of partitions, from their leaders; the lag of a share group is the distance to them.
 
 Partitions that this broker leads are read here. The others are asked for with one ListOffsets for each leader. An
 answer that does not come is an error of its partitions: the client asks again.
 
-Threads: any thread asks; `share-group-offsets-<id>-to-<broker>` for each other leader answers, and the caller's thread
-what it can answer at once.
+Threads: any thread asks; `share-group-offsets-<id>-to-<broker>` answers for each other leader; the caller's thread
+answers for its own partitions at once.
 Source: Kafka's NetworkPartitionMetadataClient (4.3).
 """
 

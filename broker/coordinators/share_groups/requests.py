@@ -47,7 +47,7 @@ DEFAULT_LEADER_EPOCH = 0
 
 
 class PartitionOffsets(NamedTuple):
-    """What is known of a share partition; without an offset it is absence of data, not an error."""
+    """The offset of a share partition; none is absence of data, not an error."""
 
     start_offset: int = NO_START_OFFSET
     leader_epoch: int = DEFAULT_LEADER_EPOCH

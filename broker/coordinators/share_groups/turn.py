@@ -10,8 +10,8 @@ Rules
 
 Source: Kafka's GroupMetadataManager (share groups, 4.3).
 
-Different from Apache Kafka: rule 2 (Kafka tries again after 30 seconds, in the same epoch); the checks that nothing is
-to be initialised or assigned are repeated only after a change, not with every heartbeat.
+Different from Apache Kafka: rule 2 (Kafka tries again after 30 seconds, in the same epoch); it looks for partitions to
+initialise or assign only after a change, not with every heartbeat.
 """
 
 from __future__ import annotations

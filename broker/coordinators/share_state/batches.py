@@ -1,13 +1,13 @@
-"""Combining state batches: what is kept of each offset after a write.
+"""Combining state batches: the state of each offset after a write.
 
 Rules
-1. Of two batches that cover an offset, the one with the higher delivery count holds; with equal counts, the one with
-   the higher delivery state. So it does not matter whether a write is applied once or twice.
+1. Of two batches that cover an offset, the one with the higher delivery count wins; with equal counts, the one with the
+   higher delivery state. So it does not matter whether a write is applied once or twice.
 2. Nothing below the start offset is kept.
 3. The result is in order, without overlaps, and neighbours with the same state and count are one batch.
 
-Cost: what a write does not touch is kept as it is. The batches that it overlaps, or that are next to it, are combined
-in n log n steps, however they overlap. Pure.
+Cost: batches that a write does not touch are kept as they are. The batches that it overlaps, or that are next to it,
+are combined in n log n steps, however they overlap. Pure.
 Source: Kafka's PersisterStateBatchCombiner (4.3).
 """
 

@@ -198,7 +198,7 @@ class ShareCoordinator:
         self._sensors.write_latency.record((self._clock.monotonic_ns() - began_ns) / NS_PER_MS)
         reply(error)
 
-    # What metrics and pages read
+    # For metrics and pages
 
     @property
     def has_jobs(self) -> bool:

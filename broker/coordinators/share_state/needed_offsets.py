@@ -1,7 +1,7 @@
 """Which part of a partition of __share_group_state is still needed.
 
 A share partition needs its log from its last snapshot on; one that was removed needs nothing. So the log is needed from
-the lowest last snapshot on, and what is before it can be pruned.
+the lowest last snapshot on, and can be pruned before it.
 
 A note costs log n steps: the heap keeps outdated offsets until they come to its top, and is rebuilt when most of it is
 outdated. The shard guards it with its lock.

@@ -32,7 +32,7 @@ class Decided(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """What all operations have. Known by identity."""
+    """The fields of all operations. Known by identity."""
 
     key: SharePartitionKey
     reply: Completion[Any]
@@ -116,7 +116,7 @@ class Delete(Operation):
 
 @dataclass(slots=True, eq=False)
 class Snapshot(Operation):
-    """Writes the state once more, so that what is before it in the log can be pruned. Answered with an ErrorCode.
+    """Writes the state once more, so that the log before it can be pruned. Answered with an ErrorCode.
 
     `is_due(state)` says whether it is still wanted.
     """

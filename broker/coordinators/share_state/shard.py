@@ -3,9 +3,9 @@
 Rules
 1. Everything is guarded by the shard's lock; the pure part decides (`state.py`).
 2. Lock order: a shard's, then a partition's, then a log's. No operation is answered while the shard's lock is held.
-3. What is appended is in effect at once for later operations, and is never taken back: as long as this broker leads,
-   the log keeps it. An operation is answered once its own records, and all before them, are committed; so is a read.
-   If that takes longer than `write_timeout_ms`, the error is COORDINATOR_NOT_AVAILABLE, and the records stay.
+3. An appended record is in effect at once for later operations, and is never taken back: as long as this broker leads,
+   the log keeps it. An operation is answered once its own records, and all before them, are committed; so is a read. If
+   that takes longer than `write_timeout_ms`, the error is COORDINATOR_NOT_AVAILABLE, and the records stay.
 4. The operations of a call go into as few batches as `APPEND_BYTES_MAX` allows. If the log refuses a batch, none of its
    operations has happened.
 5. A shard serves once everything that it loaded is committed, since rule 3 counts on it.
@@ -50,7 +50,7 @@ KEYS_AT_ONCE: Final = 200  # share partitions that are looked at while the lock 
 
 @dataclass(slots=True)
 class ShareStateContext:
-    """What all shards of a broker share."""
+    """The parts that all shards of a broker share."""
 
     writer: LogWriter
     clock: Clock
@@ -228,7 +228,7 @@ class ShareStateShard:
     def snapshot_cold(self, interval_ms: int) -> None:
         """Write a snapshot of each share partition that has none of the last `interval_ms`.
 
-        Why: one that is not written to would keep the log of all others from being pruned. Nothing is written while no
+        Why: an idle share partition would keep the log of all others from being pruned. Nothing is written while no
         share partition changes, since nothing could be pruned then.
         """
         with self._lock:

@@ -1,7 +1,7 @@
-"""The state of a share partition: what a request makes of it, and what a record makes of it. Pure.
+"""The state of a share partition: which record a request needs, and the state after a record. Pure.
 
 Rules
-1. The state is what its records make of it, in log order: `replayed`. A request only decides which record comes next.
+1. The state follows from its records, in log order: `replayed`. A request only decides which record comes next.
    So a coordinator that loads a log has exactly the state of the one that wrote it.
 2. A state epoch begins with Initialize. A write with an older one is refused (FENCED_STATE_EPOCH), and so is an
    Initialize with an older one.
@@ -62,7 +62,7 @@ class ShareState(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What a decision depends on besides the state."""
+    """The values that a decision depends on besides the state."""
 
     now_ms: int
     updates_per_snapshot: int
@@ -189,7 +189,7 @@ def summary(state: ShareState | None, *, is_known: bool) -> StateSummary:
 
 
 def _next(snapshot_epoch: int) -> int:
-    """Return the next snapshot epoch; after the largest one it begins again, since it only tells snapshots apart."""
+    """Return the next snapshot epoch; after the largest one it begins again, since it only distinguishes snapshots."""
     return (snapshot_epoch + 1) % INT32_LIMIT
 
 

@@ -1,8 +1,8 @@
 """Values of share state, and the interface through which a broker's other parts keep it: `Persister`.
 
-A share partition is a topic partition as one share group consumes it. Its state is what the share coordinator keeps of
-it: the start offset (SPSO), and batches of offsets from there on that were delivered, with their delivery state and
-count. All offsets are inclusive.
+A share partition is a topic partition as one share group consumes it. The share coordinator keeps its state: the start
+offset (SPSO), and batches of offsets from there on that were delivered, with their delivery state and count. All
+offsets are inclusive.
 
 Source: Kafka's SharePartitionKey, PersisterStateBatch, Persister, DefaultStatePersister (4.3), KIP-932.
 """
@@ -106,8 +106,9 @@ class Persister(Protocol):
 
     Every method returns at once and calls its `reply` once: on another thread, while no lock of the persister or of a
     coordinator is held, possibly before the method returns. The caller may hold locks if `reply` does not want them at
-    once (it may post an event, say). Operations of one share partition take effect in the order of the calls. Whatever
-    is normal while coordinators move is retried, for some seconds; after an error a write may have taken effect or not.
+    once (it may post an event, say). Operations of one share partition take effect in the order of the calls. Errors
+    that are normal while coordinators move are retried, for some seconds. After an error a write may have taken effect
+    or not.
 
     Errors of every method: COORDINATOR_NOT_AVAILABLE (no coordinator answered in time), UNKNOWN_TOPIC_OR_PARTITION (the
     topic was deleted), INVALID_REQUEST (a write or read of state that was never initialized), UNKNOWN_SERVER_ERROR.
@@ -124,7 +125,8 @@ class Persister(Protocol):
     def write(self, key: SharePartitionKey, write: StateWrite, reply: Completion[ErrorCode]) -> None:
         """Change the state; also FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH (newer ones are known).
 
-        Of two batches that cover an offset the one with the higher delivery count holds, then the higher state.
+        Of two batches that cover an offset the one with the higher delivery count wins, then the one with the higher
+        state.
         """
 
     def read(self, key: SharePartitionKey, leader_epoch: int, reply: Completion[StateRead]) -> None:

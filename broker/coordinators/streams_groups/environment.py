@@ -32,7 +32,7 @@ class StreamsGroupConfig:
 
 @dataclass(slots=True, frozen=True)
 class Environment:
-    """What a turn may read beside its group; `now_ms` is wall time."""
+    """The values that a turn may read beside its group; `now_ms` is wall time."""
 
     image: MetadataImage
     now_ms: int

@@ -187,7 +187,7 @@ class StreamsGroups:
         # Why only then: the first assignment leaves it to the next heartbeat to note that topics have changed.
         if turn.has_compared_topics and turn.metadata_hash == group.metadata_hash:
             group.image_compared = turn.environment.image.number
-        if not turn.is_new:  # the member was not told of it, either
+        if not turn.is_new:  # no response has named it to a member
             group.endpoint_epoch = turn.endpoint_epoch
         if group.members:
             group.shutdown_member_id = turn.shutdown_member_id

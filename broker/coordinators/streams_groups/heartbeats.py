@@ -9,7 +9,7 @@ For each turn, call one of the public functions, once. All may raise ApiError.
 Source: Kafka's GroupMetadataManager (4.3): streamsGroupHeartbeat, streamsGroupLeave, streamsGroupFenceMember,
 computeDelayedTargetAssignment.
 
-Different from Apache Kafka: a member that reports other tasks than it should have is told its tasks again. If an answer
+Different from Apache Kafka: a member that reports other tasks than it should have gets its tasks again. If an answer
 is lost in Kafka, the member never learns of tasks that it got in its own epoch, and is fenced if it was to revoke some.
 """
 

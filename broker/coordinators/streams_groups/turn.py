@@ -125,7 +125,7 @@ class Turn:
     def take_topology(self, topology: Topology | None, member: Member) -> None:
         """Take the topology of a joining member: the first one counts. Raises ApiError(INVALID_REQUEST) for another.
 
-        A member with an older topology joins; it is told so, and gets tasks all the same.
+        A member with an older topology joins; its response says so, and it gets tasks all the same.
         """
         known = self.group.topology
         if topology is not None and known is None:

@@ -303,7 +303,7 @@ class AssignmentDue:
 
 
 class StatusCode(IntEnum):
-    """What a member should know of its group, besides its tasks."""
+    """A fact about its group that a member gets besides its tasks."""
 
     STALE_TOPOLOGY = 0  # the group's topology is newer than the member's
     MISSING_SOURCE_TOPICS = 1

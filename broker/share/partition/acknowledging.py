@@ -1,18 +1,18 @@
-"""Acknowledging: what members, their departure and the clock make of acquired records.
+"""Acknowledging: how members, their departure and the clock change acquired records.
 
 Rules
-1. A member acknowledges only records that it holds, and only the records in one request together: with one that it does
-   not hold, none of them changes.
+1. A member acknowledges only records that it holds, and only the records in one request together: if it does not hold
+   one of them, none changes.
 2. Accepted, released and rejected records stay in transition until their write has ended. A renewed one gets a new
    deadline at once; nothing is written.
 3. Records before the start offset are done: their acknowledgement has no effect, and is no error.
-4. When a lock runs out, the record becomes available at once (or is archived). That is written too, but whether the
-   write succeeds does not matter.
+4. When a lock runs out, the record becomes available at once (or is archived). The change is written too, but a failed
+   write has no effect.
 
 5. A request that would leave more than RUNS_MAX runs in flight is refused: they are kept in memory, and one record of
    __share_group_state must have room for the state of all of them. Acknowledgements that split no run always pass.
 
-Each function takes time that grows with the acknowledgements and the runs in flight together, not with their product.
+Each function takes time in proportion to the acknowledgements plus the runs in flight, not to their product.
 
 Pure.
 Source: Kafka's SharePartition.acknowledge, releaseAcquiredRecords, releaseAcquisitionLockOnTimeout,

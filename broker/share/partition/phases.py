@@ -1,4 +1,4 @@
-"""The phases of a record in flight, and what each event makes of them: the table CELLS.
+"""The phases of a record in flight, and the transition of each event: the table CELLS.
 
 A record is in flight from its first delivery until it is acknowledged or archived. Acknowledgements take effect in two
 steps: the record is *in transition* while the share coordinator writes its new state, and leaves the transition when
@@ -76,7 +76,7 @@ CELLS: Final[dict[tuple[int, int], int]] = {
     (DISCARDED, ROLLBACK): ARCHIVED,
 }
 
-#: What an event makes of an acquired record that may not be delivered again (rule 3).
+#: The phase after an event of an acquired record that may not be delivered again (rule 3).
 SPENT: Final = {RELEASE: ARCHIVING, EXPIRE: ARCHIVED}
 
 #: In transition.

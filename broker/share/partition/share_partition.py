@@ -43,7 +43,7 @@ class Stage(Enum):
 
 
 class StageEvent(Enum):
-    """What changes the stage."""
+    """The events that change the stage."""
 
     BEGIN = auto()
     LOADED = auto()
@@ -51,7 +51,7 @@ class StageEvent(Enum):
     FENCE = auto()
 
 
-#: What an event makes of a stage; without an entry, nothing.
+#: The stage after an event; an event without an entry has no effect.
 STAGES: Final[dict[tuple[Stage, StageEvent], Stage]] = {
     (Stage.EMPTY, StageEvent.BEGIN): Stage.LOADING,
     (Stage.LOADING, StageEvent.LOADED): Stage.ACTIVE,

@@ -32,7 +32,7 @@ _KEEPS_LOCK: Final = phases.PENDING | {phases.ACQUIRED}
 
 
 class PartitionState:
-    """What a share partition knows of its records. See the module."""
+    """The records of a share partition. See the module."""
 
     __slots__ = ("cache", "complete_count", "end_offset", "gap", "may_have_available", "start_offset")
 

@@ -1,4 +1,4 @@
-"""What goes into a share partition and comes out of it."""
+"""The inputs and outputs of a share partition."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class Holding(NamedTuple):
 
 
 class Update:
-    """A change of a share partition that has to be written; the partition is told of the end by `written`.
+    """A change of a share partition that has to be written; `written` reports the outcome to the partition.
 
-    `pends` says that records wait for it in transition; otherwise it reports what has happened already.
+    With `pends`, records wait for it in transition; otherwise it reports a change that is already in effect.
     """
 
     __slots__ = ("batches", "complete_count", "pends", "start_offset")

@@ -1,1 +1,1 @@
-"""What carries a replica of the quorum in a process: its log on disk, its thread, its requests."""
+"""The client: carries a replica of the quorum in a process, with its log on disk, its thread and its requests."""

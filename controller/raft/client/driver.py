@@ -2,10 +2,11 @@
 
 Rules
 1. The replica is guarded by a lock, and each input is one call under it. The effects go to one queue, in the order of
-   the inputs. The raft thread alone carries them out, so everything durable is durable before a message says so.
+   the inputs. The raft thread alone carries them out, so a change is durable before a message reports it.
 2. One flush serves all inputs whose effects were queued meanwhile: messages wait for it, in their order. Every other
    change of the disk comes after the messages before it.
-3. An error of the disk ends the thread, and so the process: the replica has promised what the disk does not have.
+3. An error of the disk ends the thread, and so the process: the replica may have promised something that the disk does
+   not have.
 4. A listener has every committed batch once (interface.py). It is called by the raft thread.
 
 Threads: any for the methods of RaftClient; `kafka-<id>-raft-io-thread` runs `run`; tests call `step`.
@@ -97,7 +98,7 @@ class RaftDriver:
         self.idle_ns = 0  # owner: raft thread, read by any
         self._worker = ServiceThread(f"kafka-{key.id}-raft-io-thread", "raft-io", self.run)
 
-    # What the controller calls; any thread
+    # For the controller; any thread
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:

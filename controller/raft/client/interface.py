@@ -147,4 +147,4 @@ class RaftClient(Protocol):
         """Answer DescribeQuorum."""
 
     def shutdown(self, timeout_ms: int) -> None:
-        """Resign, tell the voters for at most `timeout_ms`, and end the threads."""
+        """Resign, inform the voters for at most `timeout_ms`, and end the threads."""

@@ -1,8 +1,8 @@
 """NoteLog: the notes of a replica as log lines, without the repetitions.
 
 A node that repeats its mistake sends it with each request, every few milliseconds, perhaps together with others. So a
-text is logged once in a while, then with how often it came since. A few texts are remembered, and no more are logged
-meanwhile: whoever sends another epoch each time fills no disk either.
+text is logged once per interval, then with the number of repetitions. Only a few texts are remembered, and no others
+are logged meanwhile: a node that sends another epoch each time cannot fill the disk either.
 
 Threads: the raft thread.
 """

@@ -1,13 +1,13 @@
 """The replicated log on disk: segments and snapshots in `__cluster_metadata-0/`, and `quorum-state` beside them.
 
 Rules
-1. What is durable on return: quorum-state, a truncation, a log that a snapshot replaced, and everything appended before
-   a flush. A crash between any two steps leaves what one of them left.
+1. Durable on return are: quorum-state, a truncation, a log that a snapshot replaced, and everything appended before
+   a flush. A crash between any two steps leaves the state before or after one of them.
 2. A start refuses a directory in which something that was durable is missing (DurableEnd), and a quorum-state that
    cannot be read. It never begins with an empty state instead.
 3. A snapshot replaces the log once it has its name. If the process ends before the log is gone, the next start sees a
    log that ends before the snapshot (by epoch, then by offset), and removes it.
-4. A torn tail was never flushed, so nobody counted on it: it is cut at start.
+4. A torn tail was never flushed, so no replica relied on it: it is cut at start.
 5. A log without quorum-state was written by a single controller, so all of it is committed: no leader may truncate it.
    Otherwise new controllers with empty logs, which may be a majority, would take its records away. quorum-state keeps
    where it ended.

@@ -5,8 +5,8 @@ Rules
    is aborted: a vote does not wait behind a fetch that a dead leader will never answer.
 2. A request is reported once, with its response, or with None if there is none; not at all if a newer one comes first.
 3. Nothing is repeated here. The replica knows when a request is of use again.
-4. There are at most SENDERS_MAX senders, since AddRaftVoter may name any node. One more ends the one that was idle for
-   longest; a request in flight there is not reported.
+4. There are at most SENDERS_MAX senders, since AddRaftVoter may name any node. Another one replaces the sender that was
+   idle for longest, whose request in flight is not reported.
 
 Threads: the raft thread sends; each node's thread (`kafka-<id>-raft-outbound-request-thread-<node>`) reports.
 

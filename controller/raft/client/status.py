@@ -1,4 +1,4 @@
-"""What a replica knows of the quorum, as plain values: for metrics, the live page and the log.
+"""The state of the quorum as one replica knows it, in plain values: for metrics, the live page and the log.
 
 Rules
 1. A status is taken under the replica's lock, and is a value: any thread reads it.

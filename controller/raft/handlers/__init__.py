@@ -1,1 +1,1 @@
-"""What a replica does with each request and response of the raft protocol."""
+"""The handlers of the requests and responses of the raft protocol."""

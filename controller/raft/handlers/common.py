@@ -1,4 +1,4 @@
-"""What all requests and responses share: which are refused, and what they say of the epoch's leader.
+"""The common part of all requests and responses: which are refused, and which leader they name.
 
 Source: KafkaRaftClient (Kafka 4.3): validateVoterOnlyRequest, validateLeaderOnlyRequest, maybeHandleCommonResponse.
 """

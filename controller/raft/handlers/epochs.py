@@ -4,11 +4,11 @@ An epoch begins with an election, so epochs grow by ones. A replica enters the e
 its own. So one message with the last epoch, 2^31 - 1, would end all elections for ever: no epoch follows it.
 
 Rules
-1. A request (Vote, BeginQuorumEpoch, EndQuorumEpoch) may name an epoch up to `JUMP_MAX` above ours. What is used of
-   that comes back by `EPOCHS_PER_S`, and no more is saved up. So requests need months to reach the last epoch, also
-   those to a process that has run for months.
+1. A request (Vote, BeginQuorumEpoch, EndQuorumEpoch) may name an epoch up to `JUMP_MAX` above ours. The used part grows
+   back by `EPOCHS_PER_S`, up to `JUMP_MAX` and no further. So requests need months to reach the last epoch, also those
+   to a process that has run for months.
 2. A response may name any epoch up to `LEARNED_MAX`: this replica has asked a node that its configuration or the voters
-   name. So a replica that was away for long comes back, whatever happened meanwhile. From there, rule 1 counts anew.
+   name. So a replica that was away for long comes back, whatever happened meanwhile. From there, rule 1 counts again.
    A response with a later one lets rule 1 count from `LEARNED_MAX`: the others may have come there by a response, and
    have elected since.
 

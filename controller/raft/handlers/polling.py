@@ -1,4 +1,4 @@
-"""What each role does as time passes: the requests that it sends, its timeouts, and when it wants to be polled again.
+"""The actions of each role as time passes: its requests, its timeouts, and the time of its next poll.
 
 Source: KafkaRaftClient.poll (Kafka 4.3).
 """

@@ -30,7 +30,7 @@ from barnabas.protocol.messages.k80_add_raft_voter import Listener as JoinListen
 from barnabas.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from barnabas.protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 
-#: What a request may say of a voter's listeners, since it goes into the log and into each snapshot.
+#: Bounds on a voter's listeners, since they go into the log and into each snapshot.
 LISTENERS_MAX: Final = 16
 NAME_LENGTH_MAX: Final = 255  # of a listener, and of a host
 

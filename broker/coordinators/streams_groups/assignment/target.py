@@ -20,7 +20,7 @@ def assign_tasks(
 ) -> dict[str, Tasks]:
     """Return the tasks of each member. `target` is the previous assignment.
 
-    Nobody gets a task while the topology is not ready, or if there are no members.
+    No member gets a task while the topology is not ready.
     """
     if not members or not configured.is_ready:
         return dict.fromkeys(members, NO_TASKS)

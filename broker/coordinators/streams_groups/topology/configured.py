@@ -2,7 +2,7 @@
 
 Theory
     ready     every topic exists, with the right number of partitions: tasks can be assigned
-    problem   why it is not ready; the members are told
+    problem   why it is not ready; responses to the members name it
     missing   internal topics that the broker is to create; they have a partition count
 
 Source: Kafka's InternalTopicManager, ConfiguredTopology, ConfiguredSubtopology, TopicConfigurationException (4.3).

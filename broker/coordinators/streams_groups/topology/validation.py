@@ -1,4 +1,4 @@
-"""What a topology must be, whatever topics exist. Pure.
+"""The rules for a topology that do not depend on the topics that exist. Pure.
 
 Source: Kafka's GroupCoordinatorService.throwIfInvalidTopology, InternalTopicManager, StreamsTopology (4.3).
 
