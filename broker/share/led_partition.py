@@ -164,12 +164,6 @@ class LedSharePartition:
         """Whether its state is not known yet."""
         return self._machine.stage in (Stage.EMPTY, Stage.LOADING)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being written, read or loaded."""
-        with self._lock:
-            return not self._unwritten and self._fetching is None and not self.is_loading
-
     def holdings(self) -> list[Holding]:
         """Return who holds which records."""
         with self._lock:
@@ -384,12 +378,30 @@ class LedSharePartition:
     def fence(self, error: ErrorCode) -> None:
         """End it: it delivers and acknowledges nothing any more."""
         with self._lock:
-            if self._error == ErrorCode.NONE:
-                self._error = error
-            self._machine.fence()
-            task, self._task = self._task, None
+            task = self._fence_locked(error)
         if task is not None:
             self._parts.timer.cancel(task)
+
+    def fence_if_idle(self, error: ErrorCode) -> bool:
+        """End it if nothing is being written, read or loaded; whether it has ended.
+
+        Why in one step: else a write could begin meanwhile, which the next reader of the state would miss.
+        """
+        with self._lock:
+            if self._unwritten or self._fetching is not None or self.is_loading:
+                return False
+            task = self._fence_locked(error)
+        if task is not None:
+            self._parts.timer.cancel(task)
+        return True
+
+    def _fence_locked(self, error: ErrorCode) -> CallbackTask | None:
+        """End it; return the timer task to cancel."""
+        if self._error == ErrorCode.NONE:
+            self._error = error
+        self._machine.fence()
+        task, self._task = self._task, None
+        return task
 
     def wake(self) -> None:
         """Wake the fetches that wait for it."""

@@ -54,6 +54,8 @@ log = logging.getLogger("barnabas.share")
 UNKNOWN: Final = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 #: As many as twelve groups have that read 4,000 partitions each. One takes 4 to 14 kB.
 LED_MAX: Final = 50_000
+#: When the share partitions of a group without sessions are looked at again (rule 3).
+IDLE_MS: Final = 1000
 Outcomes = dict[Place, Outcome]
 CLOSING: Final = "share"  # among what follows a connection
 
@@ -87,6 +89,7 @@ class SharePartitionManager:
         self._by_group: dict[str, set[SharePartitionKey]] = {}  # guarded by: _lock
         self._is_full = False  # guarded by: _lock; that is in the log (rule 4)
         self._group_sensors: dict[str, GroupSensors] = {}  # guarded by: _lock; of the groups in _by_group
+        self._idle: set[str] = set()  # guarded by: _lock; groups that a timer task looks at (rule 3)
         registry.source(self._instruments)
 
     # Share partitions
@@ -125,6 +128,8 @@ class SharePartitionManager:
         except ApiError as error:
             self._end(found, error.code)
             raise
+        if not self.sessions.has_group(group_id):  # its connection was closed before the table had this
+            self._look_again(group_id)
         found.load()
         return found
 
@@ -250,11 +255,31 @@ class SharePartitionManager:
     def _after_disconnect(self, member: Member, places: Sequence[Place]) -> None:
         """Release what a member holds; on the reaper's thread."""
         self._release(member, places, self._released)
-        if not self.sessions.has_group(member.group_id):
-            with self._lock:
-                idle = [self._led[key] for key in self._by_group.get(member.group_id, ())]
-            for led in idle:
-                self._drop_if_idle(led)
+        self._drop_idle(member.group_id)
+
+    def _drop_idle(self, group_id: str) -> None:
+        """Drop the share partitions of a group without sessions; those in use are looked at again later (rule 3)."""
+        if self.sessions.has_group(group_id):
+            return
+        with self._lock:
+            found = [self._led[key] for key in self._by_group.get(group_id, ())]
+        for led in found:
+            self._drop_if_idle(led)
+        if group_id in self._by_group:
+            self._look_again(group_id)
+
+    def _look_again(self, group_id: str) -> None:
+        with self._lock:
+            if group_id in self._idle:
+                return
+            self._idle.add(group_id)
+        self.purgatory.timer.add(CallbackTask(IDLE_MS, partial(self._look, group_id)))
+
+    def _look(self, group_id: str) -> None:
+        """Look again; on the reaper's thread."""
+        with self._lock:
+            self._idle.discard(group_id)
+        self._drop_idle(group_id)
 
     def _release(
         self, member: Member, places: Sequence[Place], then: Callable[[LedSharePartition, Outcome], None]
@@ -269,8 +294,9 @@ class SharePartitionManager:
 
     def _drop_if_idle(self, led: LedSharePartition) -> None:
         """Drop a share partition of a group without sessions (rule 3)."""
-        if not self.sessions.has_group(led.key.group_id) and led.is_idle:
-            self._end(led, ErrorCode.LEADER_NOT_AVAILABLE)
+        if not self.sessions.has_group(led.key.group_id) and led.fence_if_idle(ErrorCode.LEADER_NOT_AVAILABLE):
+            self._drop(led)
+            led.wake()
 
     # Metrics
 

@@ -165,12 +165,13 @@ def test_an_acknowledgement_is_answered_when_it_is_written(rig: Rig) -> None:
     rig.acquire(0, 9)
     outcomes = rig.accept(0, 9)
     assert outcomes == []
-    assert not rig.led.is_idle
+    assert not rig.led.fence_if_idle(ErrorCode.LEADER_NOT_AVAILABLE)
     assert rig.persister.end_write() == StateWrite(3, 5, 0, (StateBatch(0, 9, 2, 1),), 10)
     assert outcomes == [DONE]
     assert rig.led.offsets == (10, 10)
-    assert rig.led.is_idle
     assert rig.woken == [KEY]
+    assert rig.led.fence_if_idle(ErrorCode.LEADER_NOT_AVAILABLE)
+    assert rig.led.error == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def test_writes_are_passed_on_in_order(rig: Rig) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from barnabas.broker.share.led_partition import Outcome
-from barnabas.broker.share.manager import UNKNOWN
+from barnabas.broker.coordinators.share_state.values import StateRead
+from barnabas.broker.share.led_partition import LedSharePartition, Outcome
+from barnabas.broker.share.manager import IDLE_MS, UNKNOWN
 from barnabas.broker.share.partition.values import Acknowledgement
 from barnabas.broker.share.sessions import Member, Place
 from barnabas.metrics.table import catalogue
@@ -140,6 +142,50 @@ def test_the_share_partitions_of_a_group_stay_while_it_has_a_session(rig: ShareR
     assert len(rig.share_partitions.led()) == 1
     n.close()
     assert rig.share_partitions.led() == []
+
+
+def test_a_share_partition_that_was_being_loaded_when_its_last_session_ended_goes(
+    rig: ShareRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Any] = []
+    monkeypatch.setattr(rig.persister, "read", lambda _key, _epoch, reply: reads.append(reply))
+    m = rig.member("m")
+    m.fetch(wait_ms=500)
+    m.close()
+    rig.advance_ms(10 * IDLE_MS)
+    assert len(rig.share_partitions.led()) == 1  # its state is still being read
+    reads[0](StateRead(ErrorCode.NONE, 1, 0, ()))
+    rig.advance_ms(IDLE_MS)
+    assert rig.share_partitions.led() == []
+    assert rig.share_partitions._idle == set()
+
+
+def test_a_share_partition_that_is_made_after_its_last_session_ended_goes(
+    rig: ShareRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m, manager = rig.member("m"), rig.share_partitions
+    get = manager.get
+
+    def late(*about: Any) -> LedSharePartition:
+        m.close()  # while the handler is at its request
+        return get(*about)
+
+    monkeypatch.setattr(manager, "get", late)
+    m.fetch()
+    rig.advance_ms(IDLE_MS)
+    assert manager.led() == []
+
+
+def test_a_share_partition_that_has_a_session_again_stays(rig: ShareRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Any] = []
+    monkeypatch.setattr(rig.persister, "read", lambda _key, _epoch, reply: reads.append(reply))
+    m = rig.member("m")
+    m.fetch()
+    m.close()
+    rig.member("n").fetch()
+    reads[0](StateRead(ErrorCode.NONE, 1, 0, ()))
+    rig.advance_ms(2 * IDLE_MS)
+    assert len(rig.share_partitions.led()) == 1
 
 
 def test_each_share_partition_has_its_series(rig: ShareRig) -> None:
