@@ -88,6 +88,8 @@ class RequestAffinity:
         """Measure the interval since the last review, and place the threads for the next one."""
         before, self._seen = self._seen, self._counts()
         last = self.placement
+        if self._seen == before and self._placed and last is Placement.PATIENT:
+            return  # Why: an idle broker; what its new threads inherited does not matter before they have work
         self.placement = next_placement(last, self._seen[0] - before[0], self._seen[1] - before[1])
         if {last, self.placement} != {Placement.APART}:
             self._place()

@@ -132,15 +132,20 @@ def test_threads_move_to_one_core_and_apart(
 def test_only_threads_that_are_new_or_to_be_moved_cost_a_system_call(
     placed: dict[int, set[int]], policies: dict[int, int], handler: threading.Thread
 ) -> None:
-    request_affinity = RequestAffinity(Registry(), 4, "auto")
+    registry = Registry()
+    request_affinity = RequestAffinity(registry, 4, "auto")
     request_affinity.review()
     placed.clear()
     policies.clear()
+    produce(registry, 1, 100)
     request_affinity.review()
     assert (placed, policies) == ({}, {})
     end = threading.Event()
     new = threading.Thread(target=end.wait, name="data-plane-kafka-request-handler-4")
     new.start()
+    request_affinity.review()
+    assert placed == {}, "nothing moves"
+    produce(registry, 1, 100)
     request_affinity.review()
     end.set()
     new.join()
