@@ -90,6 +90,8 @@ class FetchingSnapshot:
 
     id: OffsetAndEpoch
     position: int = 0
+    #: In bytes, as the first part names it.
+    size: int = 0
     #: Whole; the driver loads it, and then reports `snapshot_received`.
     is_whole: bool = False
 

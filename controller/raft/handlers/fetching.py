@@ -4,7 +4,8 @@ Rules
 1. A fetch says where the replica's durable log ends. It counts for the high watermark only if that end is in ours.
 2. A fetch waits while there are neither new records nor a higher high watermark for it (KIP-1166). One fetch of a
    replica waits at a time; a second one answers the first.
-3. A follower appends batches that begin at its log's end, of epochs that do not go back and are not above its own.
+3. A follower appends batches that begin at its log's end, of epochs that do not go back and are not above its own. The
+   same holds for the epoch of a snapshot.
 4. A follower never truncates what it knows to be committed.
 
 Source: KafkaRaftClient (Kafka 4.3); KIP-595, KIP-630, KIP-1166.
@@ -137,6 +138,9 @@ def _apply(
         wanted = OffsetAndEpoch(snapshot.end_offset, snapshot.epoch)
         if wanted.offset <= q.high_watermark:
             q.note(f"The leader offers snapshot {wanted}, which is committed here")
+            return False
+        if wanted.epoch > follower.epoch:  # Why: as for batches (rule 3); its epoch would become ours
+            q.note(f"The leader of epoch {follower.epoch} offers snapshot {wanted}, of a later epoch")
             return False
         follower.snapshot = FetchingSnapshot(wanted)
         return True

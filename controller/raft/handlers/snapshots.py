@@ -1,7 +1,8 @@
 """FetchSnapshot: a replica that is behind the log's start, or diverges before it, gets the snapshot in parts.
 
 Rules
-1. The parts come in order. One that does not fit what is there ends the attempt, and a fetch begins again.
+1. The parts come in order. One that does not fit what is there ends the attempt, and a fetch begins again after a
+   pause. The first part names the size, which no later one changes. So a snapshot has an end.
 2. A whole snapshot replaces the log only if it ends after the log (by epoch, then by offset): a replica never loses
    records that it has acknowledged to a later leader.
 
@@ -61,8 +62,11 @@ def handle_fetch_snapshot_response(q: Quorum, response: FetchSnapshotResponse, n
     if not isinstance(follower, Follower) or follower.leader_id != current.leader_id:
         return True
     follower.deadline_ms = now_ms + q.config.fetch_timeout_ms
-    if is_gone or not _write(q, follower, partition):
+    if is_gone:
         follower.snapshot = None
+    elif not _write(q, follower, partition):
+        follower.snapshot = None
+        return False
     return True
 
 
@@ -73,13 +77,15 @@ def _write(q: Quorum, follower: Follower, partition: ResponsePartitionSnapshot) 
     if fetching is None or fetching.id != found or fetching.position != partition.position or not data:
         q.note(f"A part of snapshot {found} at {partition.position} does not fit")
         return False
-    size = len(data)
-    q.effects.append(WriteSnapshot(found, fetching.position, data))
-    fetching.position += size
-    if fetching.position > partition.size:
-        q.note(f"Snapshot {found} is longer than its size, {partition.size}")
+    if not fetching.position:
+        fetching.size = partition.size
+    end = fetching.position + len(data)
+    if partition.size != fetching.size or end > fetching.size:
+        q.note(f"Snapshot {found} of {fetching.size} bytes has grown to {max(partition.size, end)}")
         return False
-    if fetching.position == partition.size:
+    q.effects.append(WriteSnapshot(found, fetching.position, data))
+    fetching.position = end
+    if end == fetching.size:
         fetching.is_whole = True
         q.effects.append(LoadSnapshot(found))
     return True

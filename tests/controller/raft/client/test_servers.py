@@ -140,7 +140,10 @@ def test_every_version_is_told_who_leads(tmp_path: Path) -> None:
     with raft_servers(tmp_path, 1) as servers:
         epoch = servers.leader().raft.leader_and_epoch.epoch
         with NodeConnection(HOST, servers.ports[1]) as connection:
-            for cls in (FetchRequest, VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchSnapshotRequest):
+            for cls in (
+                *(FetchRequest, VoteRequest, BeginQuorumEpochRequest),
+                *(EndQuorumEpochRequest, FetchSnapshotRequest),
+            ):
                 first = 12 if cls is FetchRequest else cls.MIN_VERSION
                 for version in range(first, cls.MAX_VERSION + 1):
                     message = _one_partition(cls)
