@@ -174,7 +174,7 @@ class MetadataLog:
         directory = self._log.directory
         before = list_snapshots(self._fs, directory)
         snapshot = SnapshotId(*extent)
-        write_snapshot(self._fs, directory, snapshot, records, self._clock.wall_ms())
+        size_bytes = write_snapshot(self._fs, directory, snapshot, records, self._clock.wall_ms())
         self._log.roll()
         self._log.flush()
         self._log.update_high_watermark(self._log.log_end_offset)
@@ -185,7 +185,7 @@ class MetadataLog:
             if older != snapshot:
                 self._fs.unlink(f"{directory}/{older.file_name}")
         log.info("Wrote snapshot %s", snapshot.file_name)
-        return self._fs.size(f"{directory}/{snapshot.file_name}")
+        return size_bytes
 
     def close(self) -> None:
         """Flush and close the files."""

@@ -73,10 +73,14 @@ def write_snapshot(
     records: Iterable[MetadataRecord],
     now_ms: int,
     control: Sequence[SimpleRecord] = (),
-) -> None:
-    """Write a snapshot that holds these records, and `control` after its header; it survives a power cut on return."""
+) -> int:
+    """Write a snapshot that holds these records, and `control` after its header; return its size in bytes.
+
+    It survives a power cut on return. Its name may be gone already: another thread may replace it by a newer one.
+    """
     content = encode_snapshot(snapshot.epoch, records, now_ms, control)
     fs.atomic_write(f"{directory}/{snapshot.file_name}", content)
+    return len(content)
 
 
 def encode_snapshot(

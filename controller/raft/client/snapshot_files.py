@@ -110,8 +110,7 @@ class SnapshotFiles:
         if membership.kraft_version > 0:
             version = KRaftVersionRecord(version=0, kraft_version=membership.kraft_version)
             control = [control_record(record, now_ms) for record in (version, membership.voters.to_record())]
-        write_snapshot(self._fs, self._directory, SnapshotId(*snapshot), records, now_ms, control)
-        return self._fs.size(self.path(snapshot))
+        return write_snapshot(self._fs, self._directory, SnapshotId(*snapshot), records, now_ms, control)
 
     # The one that is being fetched
 

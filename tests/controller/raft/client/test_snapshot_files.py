@@ -35,6 +35,22 @@ def test_a_snapshot_has_its_records_and_voters(fs: MemoryFileSystem) -> None:
     assert fs.size(snapshot.path) == size
 
 
+def test_a_snapshot_may_be_deleted_as_soon_as_it_has_its_name(fs: MemoryFileSystem) -> None:
+    """The event thread writes one while the raft thread lets a newer one, of the leader, replace the log."""
+    found = files(fs)
+
+    class Replacing(MemoryFileSystem):
+        def fsync_dir(self, path: str) -> None:
+            super().fsync_dir(path)
+            SnapshotFiles(self, "/log", STATIC).delete_older(OffsetAndEpoch(9, 2))
+
+    replacing = Replacing()
+    replacing.mkdir("/log")
+    size = files(replacing).write(ID, [config_record("a")], voters_of(1), 1)
+    assert size == found.write(ID, [config_record("a")], voters_of(1), 1)
+    assert files(replacing).newest() is None
+
+
 def test_static_voters_are_not_in_it(fs: MemoryFileSystem) -> None:
     files(fs).write(ID, [], STATIC, 1)
     found = files(fs).newest()
