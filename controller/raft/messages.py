@@ -218,7 +218,8 @@ def leader_id(q: Quorum) -> int:
 def listener_of(q: Quorum, node_endpoints: list[Any], node_id: int | None) -> tuple[Listener, ...]:
     """Return the leader's listener that a response names."""
     name = q.config.listener_name
-    return tuple(Listener(name, found.host, found.port) for found in node_endpoints if found.node_id == node_id)
+    found = next((endpoint for endpoint in node_endpoints if endpoint.node_id == node_id), None)
+    return () if found is None else (Listener(name, found.host, found.port),)
 
 
 def _leader_listener(q: Quorum) -> Listener | None:

@@ -11,6 +11,7 @@ from barnabas.common.ids import ZERO_UUID
 from barnabas.controller.raft.leader_state import Leader
 from barnabas.controller.raft.messages import TOPIC, listener_of
 from barnabas.controller.raft.quorum import Quorum
+from barnabas.controller.raft.voter_set import Listener
 from barnabas.protocol.errors import ErrorCode
 
 
@@ -57,6 +58,13 @@ def leader_error(q: Quorum, epoch: int) -> ErrorCode:
 def is_for_this_replica(q: Quorum, voter_id: int, directory_id: bytes) -> bool:
     """Return whether a request names this replica; versions without the fields name every replica."""
     return voter_id in (-1, q.key.id) and directory_id in (ZERO_UUID, q.key.directory_id)
+
+
+def listeners_named(q: Quorum, endpoints: list[Any]) -> tuple[Listener, ...]:
+    """Return the controllers' listener among those that a leader names; no other one is of use here."""
+    name = q.config.listener_name
+    found = next((endpoint for endpoint in endpoints if endpoint.name == name), None)
+    return () if found is None else (Listener(name, found.host, found.port),)
 
 
 def is_handled(q: Quorum, error: int, epoch: int, leader_id: int, node_endpoints: list[Any], now_ms: int) -> bool:

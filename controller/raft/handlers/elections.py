@@ -9,6 +9,7 @@ from barnabas.controller.raft.handlers.common import (
     cluster_error,
     is_for_this_replica,
     is_handled,
+    listeners_named,
     partition_of,
     voter_error,
 )
@@ -24,7 +25,7 @@ from barnabas.controller.raft.roles import (
     can_grant_pre_vote,
     can_grant_vote,
 )
-from barnabas.controller.raft.voter_set import Listener, ReplicaKey
+from barnabas.controller.raft.voter_set import ReplicaKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k52_vote import RequestPartitionData, VoteRequest, VoteResponse
 from barnabas.protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -106,7 +107,7 @@ def handle_begin_quorum_epoch(q: Quorum, request: BeginQuorumEpochRequest, token
         return
     error = voter_error(q, partition.leader_id, partition.leader_epoch, now_ms)
     if not error:
-        listeners = tuple(Listener(found.name, found.host, found.port) for found in request.leader_endpoints)
+        listeners = listeners_named(q, request.leader_endpoints)
         q.maybe_transition(partition.leader_epoch, partition.leader_id, listeners, now_ms)
         if not is_for_this_replica(q, request.voter_id, partition.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
@@ -130,7 +131,7 @@ def handle_end_quorum_epoch(q: Quorum, request: EndQuorumEpochRequest, token: ob
         return
     error = voter_error(q, partition.leader_id, partition.leader_epoch, now_ms)
     if not error:
-        listeners = tuple(Listener(found.name, found.host, found.port) for found in request.leader_endpoints)
+        listeners = listeners_named(q, request.leader_endpoints)
         q.maybe_transition(partition.leader_epoch, partition.leader_id, listeners, now_ms)
         if isinstance(q.role, Follower) and q.role.leader_id == partition.leader_id:
             q.role.deadline_ms = now_ms + _election_backoff(q, partition.preferred_candidates)

@@ -3,7 +3,8 @@
 Rules
 1. A fetch says where the replica's durable log ends. It counts for the high watermark only if that end is in ours.
 2. A fetch waits while there are neither new records nor a higher high watermark for it (KIP-1166). One fetch of a
-   replica waits at a time; a second one answers the first.
+   replica waits at a time; a second one answers the first. At most PARKED_MAX wait: one more answers the one that waits
+   for longest. Each input of the replica looks at all of them, and those of closed connections are among them.
 3. A follower appends batches that begin at its log's end, of epochs that do not go back and are not above its own. The
    same holds for the epoch of a snapshot.
 4. A follower never truncates what it knows to be committed.
@@ -14,7 +15,7 @@ Source: KafkaRaftClient (Kafka 4.3); KIP-595, KIP-630, KIP-1166.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from barnabas.common.ids import METADATA_TOPIC_ID
 from barnabas.controller.raft.batches import Batch
@@ -28,6 +29,8 @@ from barnabas.controller.raft.roles import FetchingSnapshot, Follower
 from barnabas.controller.raft.voter_set import ReplicaKey
 from barnabas.protocol.errors import ErrorCode, MalformedMessageError
 from barnabas.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+
+PARKED_MAX: Final = 1_000
 
 
 def handle_fetch(q: Quorum, request: FetchRequest, token: object, now_ms: int) -> None:
@@ -73,6 +76,8 @@ def _answer_replica(
         if _is_due(q, parked, now_ms):
             _answer_parked(q, parked)
         else:
+            if len(q.parked) >= PARKED_MAX:
+                _answer_parked(q, q.parked.pop(0))
             q.parked.append(parked)
 
 
