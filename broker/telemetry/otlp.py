@@ -112,7 +112,11 @@ class _Reader:
         is_counter = kind == "sum" and data.is_monotonic
         is_delta = kind == "sum" and data.aggregation_temporality == _DELTA
         name = metric_name(metric.name)
-        for point in self._each(data.data_points):
+        points = self._each(data.data_points)
+        if len(shared) > LABELS_MAX:  # Why here: each point would copy them all
+            self._left_out += len(points)
+            return
+        for point in points:
             labels = {**shared, **self._labels(point.attributes)}
             which = point.WhichOneof("value")
             if which is None or len(labels) > LABELS_MAX:
