@@ -109,6 +109,8 @@ class MetricsServer:
         self._host = host  # fixed before start
         self._guard = PageGuard(names, "http" if tls is None else "https")  # fixed before start
         self._tls = tls  # fixed before start
+        if tls is not None:
+            tls.register(registry)
         self._auth = auth  # fixed before start
         self._clock = clock or SystemClock()  # fixed before start
         self.port = port  # replaced by start, before the thread

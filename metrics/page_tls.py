@@ -1,7 +1,10 @@
 """TLS of the pages: the settings `barnabas.pages.ssl.…`, and certificates that change on disk.
 
-Files that changed are noticed by a visitor, at most every REVIEW_MS. What cannot be used is logged once, and the old
-certificate stays.
+Rules
+1. A visitor notices files that changed, at most every REVIEW_MS. A file that cannot be used is logged once, and the old
+   certificate stays.
+2. From 30 days on, the days until the certificate expires are logged once a day: at the start, and by a visitor. The
+   seconds until then are a gauge, as for listeners.
 
 Threads: `context` by the threads of visitors.
 """
@@ -15,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 from barnabas.config.errors import ConfigError
 from barnabas.config.table.keys import BROKER_KEYS
 from barnabas.config.table.keys_own import PAGE_SSL_KEYS
-from barnabas.security.tls.loaded import load, stamps_of
+from barnabas.metrics.table import catalogue
+from barnabas.security.tls.loaded import ExpiryLog, load, stamps_of
 from barnabas.security.tls.settings import REQUIRED, TlsSettings, check
 
 if TYPE_CHECKING:
@@ -23,10 +27,13 @@ if TYPE_CHECKING:
 
     from barnabas.common.clock import Clock
     from barnabas.config.config import Config
+    from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.metrics")
 
 REVIEW_MS: Final = 10_000
+#: The pages in the label `listener` of the gauge; names of listeners have capital letters.
+PAGES: Final = "pages"
 
 
 def settings_of(config: Config) -> TlsSettings:
@@ -57,6 +64,12 @@ class PageTls:
         self._loaded = loaded  # guarded by: _lock
         self._stamps = loaded.stamps  # guarded by: _lock; of the files that were looked at last
         self._reviewed_ms = clock.monotonic_ms()  # guarded by: _lock
+        self._expiry = ExpiryLog("the pages")  # guarded by: _lock
+        self._expiry.note(loaded.expires_ms(), clock.wall_ms())
+
+    def register(self, registry: Registry) -> None:
+        """Show the seconds until the certificate expires."""
+        registry.gauge(catalogue.TLS_CERTIFICATE_SECONDS_LEFT, self._seconds_left, listener=PAGES)
 
     @property
     def authenticates(self) -> bool:
@@ -74,17 +87,23 @@ class PageTls:
         assert context is not None
         return context
 
+    def _seconds_left(self) -> float:
+        expires_ms = self._loaded.expires_ms()
+        assert expires_ms is not None  # Why: pages without a key store have no TLS
+        return (expires_ms - self._clock.wall_ms()) / 1000
+
     def _review(self) -> None:
         settings = self._loaded.settings
         stamps = stamps_of(settings)
-        if stamps == self._stamps:
-            return
-        self._stamps = stamps
-        try:
-            self._loaded = load(settings, is_server=True, now_ms=self._clock.wall_ms())
-            log.info("the pages have a new certificate: %s", self._loaded.subject())
-        except ConfigError as error:
-            log.error("the pages keep their certificate: %s", _of_pages(error))
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._loaded = load(settings, is_server=True, now_ms=self._clock.wall_ms())
+                self._expiry.forget()
+                log.info("the pages have a new certificate: %s", self._loaded.subject())
+            except ConfigError as error:
+                log.error("the pages keep their certificate: %s", _of_pages(error))
+        self._expiry.note(self._loaded.expires_ms(), self._clock.wall_ms())
 
 
 def make_tls(config: Config, clock: Clock) -> PageTls | None:

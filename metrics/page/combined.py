@@ -3,7 +3,8 @@
 Rules
 1. A family that only one of the two has is shown as it is.
 2. In a family of both (requests, processors, handlers), the controller's series have the label `role="controller"`.
-   Those of the broker have the labels that they have in a process of its own.
+   Those of the broker have the labels that they have in a process of its own, and so have those of the process itself
+   (the certificate of the pages).
 3. What is true of the process (its start, its version, its logged lines) is shown once.
 
 Threads: built by main; then the scraper's.
@@ -43,14 +44,17 @@ class CombinedRegistry(Registry):
 
     def collect(self) -> list[tuple[Metric, Series]]:
         """Return the rows of the process, of the broker and of the controller."""
-        found = super().collect()
-        of_controller = dict(self._controller.collect())
+        unmarked = dict(super().collect())
         for row, series in self._broker.collect():
-            twins = of_controller.pop(row, [])
-            if not twins or row in OF_THE_PROCESS:
+            unmarked[row] = [*unmarked.get(row, ()), *series]
+        of_controller = dict(self._controller.collect())
+        found: list[tuple[Metric, Series]] = []
+        for row, series in unmarked.items():
+            others = of_controller.pop(row, [])
+            if not others or row in OF_THE_PROCESS:
                 found.append((row, series))
             else:
-                found.append((self._with_role(row), [*_marked(series, BROKER), *_marked(twins, CONTROLLER)]))
+                found.append((self._with_role(row), [*_marked(series, BROKER), *_marked(others, CONTROLLER)]))
         found += of_controller.items()
         self.last_count = sum(len(series) for _, series in found)
         return found

@@ -139,7 +139,7 @@ TLS_CERTIFICATE_SECONDS_LEFT = _own(
     "tls",
     "certificate_seconds_left",
     GAUGE,
-    "Seconds until the first certificate of a listener's chain expires; negative afterwards.",
+    "Seconds until the first certificate of a listener (or of the pages) expires; negative afterwards.",
     labels=("listener",),
 )
 TLS_HANDSHAKES = _own("tls", "handshakes", GAUGE, "Incomplete TLS handshakes of a listener.", labels=("listener",))

@@ -22,8 +22,11 @@ from barnabas.config.errors import ConfigError
 from barnabas.metrics.http import MetricsServer
 from barnabas.metrics.page_tls import REVIEW_MS, PageTls, make_tls, settings_of
 from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue
 from tests.support.certificates import Authority
 from tests.support.waiting import eventually
+
+DAY_S = 86_400
 
 
 @pytest.fixture
@@ -134,6 +137,36 @@ def test_a_new_certificate_is_taken_and_a_broken_one_is_not(
         assert tls.context() is second
     (line,) = caplog.messages
     assert line.startswith("the pages keep their certificate: barnabas.pages.ssl: ")
+
+
+def test_the_days_until_the_certificate_expires_are_shown_and_logged(
+    tmp_path: Path, authority: Authority, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = authority.issue("pages", to_days=100).write_pem(tmp_path / "pages.pem")
+    tls = make_tls(config_of(store), clock)
+    assert tls is not None
+    registry = Registry()
+    MetricsServer(registry, tls=tls)
+    ((labels, gauge),) = dict(registry.collect())[catalogue.TLS_CERTIFICATE_SECONDS_LEFT]
+    assert labels == ("pages",)
+    assert 99 * DAY_S < gauge.read() < 101 * DAY_S
+
+    def visited_after(days: int) -> list[str]:
+        clock.advance_ms(days * DAY_S * 1000)
+        caplog.clear()
+        caplog.set_level(logging.INFO)
+        for _ in range(2):
+            tls.context()
+            clock.advance_ms(REVIEW_MS)
+        return caplog.messages
+
+    assert visited_after(0) == []
+    assert visited_after(80) == ["the certificate of the pages expires in 19 days"]
+    assert visited_after(1) == ["the certificate of the pages expires in 18 days"]
+    authority.issue("pages", to_days=300).write_pem(store)
+    assert visited_after(1) == ["the pages have a new certificate: O=Barnabas,CN=pages"]
+    assert gauge.read() > 200 * DAY_S
+    assert visited_after(300) == ["the certificate of the pages has expired: no client accepts it"]
 
 
 def test_visitors_may_need_a_certificate(

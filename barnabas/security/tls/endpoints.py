@@ -7,7 +7,7 @@ Rules
    refused settings are watched, too: they may be mended.
    What was set at run time is applied again after a restart, before the first client (`settle`). The rules of loaded.py
    do not hold then: they compare with what was in use, and the file may be several changes behind.
-3. The days until a certificate expires are logged once a day from WARN_DAYS on.
+3. The days until a certificate expires are logged once a day from WARN_DAYS on (ExpiryLog).
 
 Threads: `reconfigure` and `review` take `_lock`; the rest reads attributes that are replaced whole.
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.config.errors import ConfigError
 from barnabas.security.principal import ANONYMOUS
-from barnabas.security.tls.loaded import MS_PER_DAY, Loaded, Stamps, check_replacement, load, stamps_of
+from barnabas.security.tls.loaded import ExpiryLog, Loaded, Stamps, check_replacement, load, stamps_of
 from barnabas.security.tls.principal_mapping import PrincipalMapper
 from barnabas.security.tls.settings import settings_of
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.tls")
 
-WARN_DAYS: Final = 30
 SHOWN_MAX: Final = 300  # characters of a name in an error
 
 
@@ -49,7 +48,7 @@ class TlsEndpoint:
         self.loaded = loaded  # replaced whole by TlsEndpoints
         self.wanted = loaded.settings  # owner: TlsEndpoints; those of `loaded`, unless they were refused
         self.refused: Stamps | None = None  # owner: TlsEndpoints; the files that could not be used
-        self.warned_day = -1  # owner: TlsEndpoints; the day of the last warning
+        self.expiry = ExpiryLog(f"listener {name}")  # owner: TlsEndpoints
         self._mapper = PrincipalMapper(loaded.settings.principal_mapping_rules)  # fixed before start
 
     @property
@@ -197,21 +196,9 @@ class TlsEndpoints:
         endpoint.refused = None
         if new is None:
             return
-        endpoint.warned_day = -1
+        endpoint.expiry.forget()
         endpoint.loaded = new
         log.info("listener %s uses new certificates: %s", endpoint.name, new.subject() or "the trusted ones")
 
     def _warn(self, endpoint: TlsEndpoint) -> None:
-        expires_ms = endpoint.loaded.expires_ms()
-        if expires_ms is None:
-            return
-        now_ms = self._wall_ms()
-        days = (expires_ms - now_ms) / MS_PER_DAY
-        today = now_ms // MS_PER_DAY
-        if days > WARN_DAYS or endpoint.warned_day == today:
-            return
-        endpoint.warned_day = today
-        if days < 0:
-            log.error("the certificate of listener %s has expired: no client accepts it", endpoint.name)
-        else:
-            log.warning("the certificate of listener %s expires in %d days", endpoint.name, int(days))
+        endpoint.expiry.note(endpoint.loaded.expires_ms(), self._wall_ms())

@@ -12,6 +12,7 @@ Threads: any; immutable.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from barnabas.security.tls.settings import TlsSettings
     from barnabas.security.tls.stores import KeyEntry
 
+log = logging.getLogger("barnabas.tls")
+
 MS_PER_DAY: Final = 86_400_000
+WARN_DAYS: Final = 30
 _TURNS_MAX: Final = 20
 #: OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python's ssl does not name.
 NO_CHECK_TIME: Final = 0x200000
@@ -59,6 +63,32 @@ class Loaded(NamedTuple):
     def subject(self) -> str:
         """Return the distinguished name of the own certificate; "" without one."""
         return "" if self.entry is None else distinguished_name(self.entry.chain[0].subject.public_bytes())
+
+
+class ExpiryLog:
+    """Logs once a day, from WARN_DAYS on, how long a certificate is valid.
+
+    Threads: the owner of the certificate guards it.
+    """
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose  # fixed before start
+        self._noted_day = -1  # guarded by the owner; the day of the last line
+
+    def note(self, expires_ms: int | None, now_ms: int) -> None:
+        """Log a certificate that expires at this time, if it is time for a line; None has no certificate."""
+        today = now_ms // MS_PER_DAY
+        if expires_ms is None or expires_ms - now_ms > WARN_DAYS * MS_PER_DAY or self._noted_day == today:
+            return
+        self._noted_day = today
+        if expires_ms < now_ms:
+            log.error("the certificate of %s has expired: no client accepts it", self._whose)
+        else:
+            log.warning("the certificate of %s expires in %d days", self._whose, (expires_ms - now_ms) // MS_PER_DAY)
+
+    def forget(self) -> None:
+        """Log the next certificate even if this day has a line."""
+        self._noted_day = -1
 
 
 def load(settings: TlsSettings, *, is_server: bool, is_between_nodes: bool = False, now_ms: int) -> Loaded:

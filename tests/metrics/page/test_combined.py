@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.common.clock import FakeClock
 from barnabas.metrics.page.combined import CombinedRegistry
 from barnabas.metrics.page.exposition import render
@@ -43,6 +45,23 @@ def test_in_a_family_of_both_the_controllers_series_are_marked() -> None:
     assert found['kafka_network_requestmetrics_localtimems_count{request="Fetch"}'] == "1.0"
     assert found['kafka_network_requestmetrics_localtimems_count{request="Fetch",role="controller"}'] == "1.0"
     assert series(both) == found, "the next scrape too, from what is kept"
+
+
+@pytest.mark.parametrize("has_controllers", [False, True])
+def test_a_family_of_the_process_and_its_roles_is_shown_once(has_controllers: bool) -> None:
+    both, broker, controller = combined()
+    row = c.TLS_CERTIFICATE_SECONDS_LEFT
+    both.gauge(row, lambda: 1, listener="pages")
+    broker.gauge(row, lambda: 2, listener="SSL")
+    name, expected = "barnabas_tls_certificate_seconds_left", {"pages": "1.0", "SSL": "2.0"}
+    if has_controllers:
+        controller.gauge(row, lambda: 3, listener="CONTROLLER")
+        expected['CONTROLLER",role="controller'] = "3.0"
+    page = render(both).decode()
+    assert page.count(f"# TYPE {name} ") == 1
+    assert {key: value for key, value in series(both).items() if key.startswith(name)} == {
+        f'{name}{{listener="{labels}"}}': value for labels, value in expected.items()
+    }
 
 
 def test_tables_of_both_are_merged_likewise() -> None:

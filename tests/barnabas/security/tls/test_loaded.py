@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.common.clock import SystemClock
 from barnabas.config.errors import ConfigError
-from barnabas.security.tls.loaded import MS_PER_DAY, Loaded, check_replacement, load, stamps_of
+from barnabas.security.tls.loaded import MS_PER_DAY, ExpiryLog, Loaded, check_replacement, load, stamps_of
 from barnabas.security.tls.settings import settings_of
 from tests.support.certificates import Authority, Identity
 
@@ -54,6 +54,24 @@ def test_when_it_expires_and_whose_it_is() -> None:
     assert expires_ms is not None
     assert 9.9 < (expires_ms - NOW_MS) / 86_400_000 < 10.1
     assert found.subject() == "O=Barnabas,CN=x"
+
+
+def test_what_expires_is_logged_once_a_day(caplog: pytest.LogCaptureFixture) -> None:
+    expiry = ExpiryLog("listener L")
+
+    def lines(days: float) -> list[str]:
+        caplog.clear()
+        expiry.note(10 * MS_PER_DAY, int((10 - days) * MS_PER_DAY))
+        return caplog.messages
+
+    expiry.note(None, 0)
+    assert lines(30.1) == []
+    assert lines(30) == ["the certificate of listener L expires in 30 days"]
+    assert lines(30) == []
+    assert lines(28.9) == ["the certificate of listener L expires in 28 days"]
+    expiry.forget()
+    assert lines(28.9) == ["the certificate of listener L expires in 28 days"]
+    assert lines(-0.1) == ["the certificate of listener L has expired: no client accepts it"]
 
 
 def test_brokers_must_trust_each_other() -> None:
