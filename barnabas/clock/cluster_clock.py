@@ -9,7 +9,7 @@ Rules
 3. A node whose process has ended is left out; it has the offset when it starts again (`barnabas.clock.file`). A node
    that ends in the middle of an answer breaks the connection: it is asked again, until it refuses, at most TRIES times.
    Nodes that appear during a walk are moved with the next step.
-4. A walk has at most STEPS_MAX steps: one that nobody waits for any more ends, too.
+4. A walk has at most STEPS_MAX steps, so it ends although its caller may have gone.
 
 Threads: any; one walk at a time for a cluster, in all processes (a lock file in its directory).
 """
@@ -78,9 +78,9 @@ class ClusterClock:
     def advance(self, span: object, *, step: object = None, timeout_s: float = TIMEOUT_S) -> datetime:
         """Move the time forward by `span` ("7d", a timedelta, milliseconds); return the new time.
 
-        What expires meanwhile has expired when it returns, in the order of the deadlines (`walk.py` says how exactly).
-        `step` is the longest step, of which there may be STEPS_MAX. Raises ClockError, also if a node still works
-        `timeout_s` after a step; the clock then stays where it is.
+        Everything that is due meanwhile has expired when it returns, in the order of the deadlines (`walk.py` says how
+        exactly). `step` is the longest step, of which there may be STEPS_MAX. Raises ClockError, also if a node still
+        works `timeout_s` after a step; the clock then stays where it is.
         """
         span_ms = duration_ms(span)
         step_ms = None if step is None else duration_ms(step)

@@ -1,4 +1,4 @@
-"""What can go wrong when the clock of a cluster is moved."""
+"""The errors of moving the clock of a cluster."""
 
 from __future__ import annotations
 

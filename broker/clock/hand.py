@@ -4,14 +4,15 @@
     POST    /clock    {"offset_ms": 604800000, "is_last": false}: move the clock to this offset, then as GET, some ms
                       later if there is work
 
-`offset_ms` is by how much the clock is ahead, `busy` what is due or in progress, and `next_due_in_ms` how long it takes
-until the next deadline that a walk must not jump over (null: none). A mistake is 400 with {"error": one line}.
+`offset_ms` is how far the clock is ahead, `busy` names the work that is due or in progress, and `next_due_in_ms` how
+long it takes until the next deadline that a walk must not jump over (null: none). A mistake is 400 with {"error": one
+line}.
 
 Rules
 1. The offset never becomes smaller, so a late or repeated request changes nothing, or is refused.
 2. The file is written before the clock moves: a process that starts meanwhile is not behind.
-3. The file is read twice: before anything reads the clock, and once /clock is served (`catch_up`). Of the moves between
-   these the process learns only by the file.
+3. The file is read twice: before anything reads the clock, and once /clock is served (`catch_up`). The process learns
+   of the moves between these two readings only from the file.
 4. The log has a line at the first step of a walk and one at its last: what expires is explained, and not drowned.
 5. The hand only moves the clock and wakes the parts. `barnabas.clock` walks all nodes of a cluster in steps.
 

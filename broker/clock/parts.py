@@ -1,7 +1,7 @@
 """The parts of a process that wait by the moved clock.
 
-A part is woken after each move, since it sleeps until a deadline of the time before. Then it reports what it still has
-to do, until there is nothing left: what was due has run, and what that caused is done.
+A part is woken after each move, since it sleeps until a deadline of the time before. Then it reports its open work,
+until there is none: everything that was due has run, and so has what that caused.
 
 Threads: the thread of a page calls; each part has its own lock.
 """
@@ -36,7 +36,7 @@ class Part(Protocol):
     def unfinished(self, *, is_calm: bool) -> Sequence[str]:
         """Return the names of what such work has begun and left to others.
 
-        What was begun is known once no part is busy (`is_calm`). Until then, the answer does not matter.
+        The answer counts once no part is busy (`is_calm`).
         """
 
     def next_due_ms(self) -> int | None:

@@ -4,8 +4,8 @@ Rules
 1. A client instance is kept while its connection lasts and it sends requests, at most INSTANCES_MAX of them. The least
    recently used one goes first; its client starts again. A connection has one at a time.
 2. A change of subscriptions makes new instances of the clients with their next request.
-3. What no subscription asks for is not read: a push of a client without a subscription costs nothing.
-4. What cannot be read is answered INVALID_RECORD, upon which the Java client pushes no more.
+3. Metrics that no subscription names are not read: a push of a client without a subscription costs nothing.
+4. A push that cannot be read is answered INVALID_RECORD; the Java client then stops pushing.
 5. An instance belongs to the principal and address that it came from. Another one that names it gets another id.
 
 Threads: any handler; processors call `disconnected`, the scheduler `expire`. `_lock` guards the instances, and is held

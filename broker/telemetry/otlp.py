@@ -49,7 +49,7 @@ class Point(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """What a payload holds."""
+    """The content of a payload."""
 
     points: list[Point]
     left_out: int  # metrics and points of other types, or with too long names or too many labels

@@ -7,7 +7,7 @@ from barnabas.protocol.records.compression import Buffer, CompressionType, decom
 
 
 class PayloadError(Exception):
-    """What a client pushed cannot be read."""
+    """The payload of a push cannot be read."""
 
 
 def decompressed(compression: CompressionType, data: Buffer, bytes_max: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The metrics of client telemetry itself: client instances, refused requests, and what was taken of pushes.
+"""The metrics of client telemetry itself: client instances, refused requests, and accepted pushes.
 
 Kafka has sensors for each client instance. Here an instance gets them with its first event, and only so many instances
 have them at a time: a page of 16,384 instances would help nobody.

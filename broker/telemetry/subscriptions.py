@@ -1,7 +1,7 @@
 """Client metrics subscriptions (KIP-714): which clients push which metrics, and how often.
 
-A client matches a subscription if every pattern of `match` matches the client's attribute as a whole. It pushes what
-all its subscriptions name, at the shortest of their intervals.
+A client matches a subscription if every pattern of `match` matches the client's attribute as a whole. It pushes the
+metrics of all its subscriptions, at the shortest of their intervals.
 
 Threads: the thread that applies configs calls `update`; any thread reads `current`.
 
@@ -36,7 +36,7 @@ _HALVES: Final = struct.Struct(">QQ")
 
 
 class Wanted(NamedTuple):
-    """What a client is to push."""
+    """The metrics that a client is to push, and how often."""
 
     metrics: tuple[str, ...] = ()  # prefixes of names, sorted; "*" alone: all metrics
     interval_ms: int = INTERVAL_DEFAULT_MS

@@ -1,6 +1,6 @@
-"""SimulatedCluster: what a test gets from the fixture `simulated_cluster`.
+"""SimulatedCluster: the value of the fixture `simulated_cluster`.
 
-All times are seconds of virtual time. A wait costs nothing but the work that is done during it.
+All times are seconds of virtual time. A wait costs only the work that is done during it.
 
 Threads: the test's tasks.
 """

@@ -1,7 +1,7 @@
 """The disk of a simulated process: `MemoryFileSystem` with time, descriptors and faults.
 
-A flush takes time, in which other tasks run. What was not flushed may be lost when the machine loses power (`crash`),
-and survives when only the process is killed (`kill`). `faults` is what is wrong with the disk (disk_faults.py).
+A flush takes time, in which other tasks run. Unflushed data may be lost when the machine loses power (`crash`), and
+survives when only the process is killed (`kill`). `faults` has the faults of the disk (disk_faults.py).
 
 Threads: any task.
 """

@@ -1,11 +1,11 @@
-"""What is wrong with the disk of a simulated machine. It stays when a process ends, and is looked at by each operation.
+"""The faults of the disk of a simulated machine. They stay when a process ends; each operation checks them.
 
-1. A full disk accepts the bytes that still fit, and refuses the rest (ENOSPC). What is removed gives its space back.
+1. A full disk accepts the bytes that still fit, and refuses the rest (ENOSPC). Removed bytes free their space.
 2. A failing disk refuses operations of some kinds below a path (EIO), each with a chance. A write that fails may have
    written a part.
 3. A slow disk takes up to a time for a flush, and a hundredth of it for a write.
 4. After a power failure, a file holds any mixture of the sectors that were written since its last flush, at a size
-   between the old and the new one; what is missing in it reads as zeros. Names that were not flushed with their
+   between the old and the new one; the missing sectors read as zeros. Names that were not flushed with their
    directory are there or not, each directory as a whole.
 
 Threads: any task.

@@ -1,4 +1,4 @@
-"""How the interpreter of a simulation is started: nothing that the operating system draws may reach the program.
+"""Starts the interpreter of a simulation, so that no random choice of the operating system reaches the program.
 
 Threads: any.
 """

@@ -2,8 +2,8 @@
 
 Modules look up `threading.Lock` and the like when they run, compiled ones too, and `from time import monotonic` when
 they are imported. So `install` replaces attributes of the standard library's modules before the code under test is
-imported. Conditions, events, semaphores, queues and selectors stay the standard library's: they are built of what is
-replaced here.
+imported. Conditions, events, semaphores, queues and selectors stay the standard library's: they are built of the parts
+that are replaced here.
 
 Threads: `install` is called once, before anything else, and `begin` before a history.
 """

@@ -19,7 +19,7 @@ WALL_START_NS: Final = 1_700_000_000_000_000_000
 
 
 class Descriptor(Protocol):
-    """What a file descriptor refers to."""
+    """The object behind a file descriptor."""
 
     def release(self) -> None:
         """Release it: its last descriptor was closed."""

@@ -1,4 +1,4 @@
-"""What other people's programs need beside the replaced machine: asyncio, dates, imports.
+"""asyncio, dates and imports, for other people's programs on the simulated machine.
 
 Rules
 1. Nothing here names a library. A program that uses sockets, threads, asyncio and clocks of the standard library runs

@@ -52,7 +52,7 @@ class SimulationError(Exception):
 
 
 class Wait(Protocol):
-    """What a parked task waits for."""
+    """The event that a parked task waits for."""
 
     def describe(self) -> str:
         """Return what is waited for, in words."""
@@ -233,7 +233,7 @@ class Scheduler:
     def observing(self, process: Process | None) -> Iterator[None]:
         """Run the body as a task of a process (None: as code outside of all) that gets no turn but this one.
 
-        What would have to wait fails.
+        An operation that would have to wait fails.
 
         It changes the history, if it releases a lock that others wait for; so it belongs into a fork.
         """

@@ -1,7 +1,7 @@
-"""The network between processes: who reaches whom, and how fast.
+"""The network between processes: which addresses reach each other, and how fast.
 
-A link goes one way, from one address to another. A cut link delivers nothing; what was sent over it arrives after it is
-healed, as TCP sends it again. Connections over cut links stay open.
+A link goes one way, from one address to another. A cut link delivers nothing; bytes sent over it arrive after it is
+healed, as TCP sends them again. Connections over cut links stay open.
 
 Threads: any task, and timers.
 """

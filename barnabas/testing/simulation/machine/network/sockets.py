@@ -81,7 +81,7 @@ class Socket:
 
     @property
     def pollable(self) -> Pollable | None:
-        """What epoll watches; None before the socket connects or listens."""
+        """The object that epoll watches; None before the socket connects or listens."""
         return self._listener or self._end
 
     def fileno(self) -> int:

@@ -1,10 +1,10 @@
 """TCP: connections, their two directions, and listening sockets, below the socket interface.
 
-What is sent in one direction arrives in order, after a delay, sometimes in pieces. A direction holds a bounded number
-of bytes, on their way and unread together; a sender that finds it full waits, or is told to.
+Bytes of one direction arrive in order, after a delay, sometimes in pieces. A direction holds a bounded number
+of bytes, on their way and unread together; a sender that finds it full waits, or gets EAGAIN.
 
 An end that is closed with unread bytes, or that receives bytes after it was closed, resets the connection, as Linux
-does. A killed process closes its ends like this; what it had sent before still arrives.
+does. A killed process closes its ends like this; the bytes that it had sent before still arrive.
 
 Threads: any task, and timers.
 """
@@ -191,7 +191,7 @@ class End(Pollable):
 
 
 class Direction:
-    """What one end sends to the other."""
+    """The bytes from one end to the other."""
 
     def __init__(self, network: Network, source: End, target: End) -> None:
         self.target = target
