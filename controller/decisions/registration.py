@@ -13,19 +13,22 @@ Rules
 4. A new process names the registration in which its logs were closed. If that is not the last one, the shutdown was
    unclean, and the broker leaves every ISR and every ELR (elections.py, rule 8), also an ELR from before the feature
    was disabled. A broker without a registration leaves the ELRs.
+5. A registration is kept: in the log, in each snapshot, in pushes and in what clients see. So it has no more listeners
+   and features than a node has, and no longer names. (Apache Kafka writes what the request has.)
 
 Threads: none; pure.
 
-Source: ClusterControlManager.registerBroker, registerController (Kafka 4.3), which has neither rule 2 nor rule 3.
+Source: ClusterControlManager.registerBroker, registerController (Kafka 4.3), which has none of the rules 2, 3 and 5.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.common.ids import uuid_to_string
+from barnabas.config.listeners import PROTOCOLS
 from barnabas.controller.decision import Decision, View
 from barnabas.controller.decisions.elections import (
     leader_and_isr_updates,
@@ -48,6 +51,11 @@ from barnabas.protocol.push_tags import Applied, applied_of
 
 log = logging.getLogger("barnabas.controller.brokers")
 
+LISTENERS_MAX: Final = 64
+FEATURES_MAX: Final = 256
+NAME_LENGTH_MAX: Final = 255  # of a listener, of a host and of a feature
+RACK_BYTES_MAX: Final = (1 << 15) - 1  # what the older versions of Metadata can hold
+
 
 class Known(NamedTuple):
     """Facts that are not in the image."""
@@ -69,7 +77,7 @@ def register_broker(view: View, request: BrokerRegistrationRequest, known: Known
         INCONSISTENT_CLUSTER_ID
         OFFSET_OUT_OF_RANGE             as MissingMetadataError
         DUPLICATE_BROKER_REGISTRATION   another process with that id, or at that address, is alive
-        INVALID_REGISTRATION            bad log directories or tags
+        INVALID_REGISTRATION            bad log directories or tags, or beyond the bounds of rule 5
         UNSUPPORTED_VERSION             the broker does not support a finalized feature
     """
     image = view.image
@@ -96,6 +104,9 @@ def register_broker(view: View, request: BrokerRegistrationRequest, known: Known
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
     _check_log_dirs(image, request)
     given = [(f.name, f.min_supported_version, f.max_supported_version) for f in request.features]
+    _check_bounds(request.broker_id, request.listeners, given)
+    if request.rack is not None and len(request.rack.encode()) > RACK_BYTES_MAX:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "The rack is too long")
     features = _checked_features(image.features, given, "broker")
     records: list[MetadataRecord] = _take_addresses(view, request, known)
     if not is_same:
@@ -129,7 +140,7 @@ def register_controller(view: View, request: ControllerRegistrationRequest) -> D
     """Register a controller; the same registration again writes nothing.
 
     Raises ApiError: UNSUPPORTED_VERSION if the metadata.version does not know this, or the controller does not support
-    a finalized feature; INVALID_REGISTRATION without listeners.
+    a finalized feature; INVALID_REGISTRATION without listeners, or beyond the bounds of rule 5.
     """
     image = view.image
     if not image.can_register_controllers:
@@ -140,6 +151,7 @@ def register_controller(view: View, request: ControllerRegistrationRequest) -> D
     if not request.listeners:
         raise ApiError(ErrorCode.INVALID_REGISTRATION, "No listeners specified in request")
     given = [(f.name, f.min_supported_version, f.max_supported_version) for f in request.features]
+    _check_bounds(request.controller_id, request.listeners, given)
     controller = Controller(
         id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -150,6 +162,33 @@ def register_controller(view: View, request: ControllerRegistrationRequest) -> D
         return Decision([], None)
     log.info("Registering controller %d, incarnation %s", controller.id, uuid_to_string(controller.incarnation_id))
     return Decision([controller.to_record()], None)
+
+
+class _Listener(Protocol):
+    """The part of a listener of either request that is checked."""
+
+    name: str
+    host: str
+    security_protocol: int
+
+
+def _check_bounds(node_id: int, listeners: Sequence[_Listener], features: Sequence[tuple[str, int, int]]) -> None:
+    """Raise INVALID_REGISTRATION for what no node has (rule 5)."""
+    if node_id < 0:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, f"{node_id} is no node id")
+    if len(listeners) > LISTENERS_MAX or len(features) > FEATURES_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"A node has at most {LISTENERS_MAX} listeners and {FEATURES_MAX} features",
+        )
+    names = [name for listener in listeners for name in (listener.name, listener.host)]
+    if any(not 0 < len(name) <= NAME_LENGTH_MAX for name in [*names, *(name for name, _, _ in features)]):
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"A listener, a host and a feature have a name of at most {NAME_LENGTH_MAX} characters",
+        )
+    if any(not 0 <= listener.security_protocol < len(PROTOCOLS) for listener in listeners):
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "A listener has an unknown security protocol")
 
 
 def _check_metadata(image: Image, request: BrokerRegistrationRequest, known: Known) -> None:

@@ -10,7 +10,12 @@ from barnabas.broker.metadata.features import SUPPORTED_FEATURES
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.controller.decision import Decision
 from barnabas.controller.decisions.features import update_features
-from barnabas.controller.decisions.registration import register_controller, unregister_broker
+from barnabas.controller.decisions.registration import (
+    FEATURES_MAX,
+    LISTENERS_MAX,
+    register_controller,
+    unregister_broker,
+)
 from barnabas.controller.image import Endpoint, Image, PartitionKey
 from barnabas.controller.image_editor import ImageEditor
 from barnabas.controller.metadata.snapshot import image_records
@@ -237,6 +242,52 @@ def test_controllers_that_are_refused(fields: dict[str, Any], level: int, code: 
     with pytest.raises(ApiError) as refused:
         rig.decide(lambda view: register_controller(view, controller_request(**fields)))
     assert refused.value.code is code
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [
+        {"host": "h" * 256},
+        {"host": ""},
+        {"name": "N" * 256},
+        {"name": ""},
+        {"security_protocol": 4},
+        {"security_protocol": -1},
+    ],
+)
+def test_a_listener_that_no_node_can_have_is_refused(listener: dict[str, Any]) -> None:
+    """It would be in the log, in each snapshot and in the pushes to all brokers, and in the metadata of all clients."""
+    rig = Rig()
+    rig.join(0)
+    values = {"name": "CONTROLLER", "host": "h", "port": 9, "security_protocol": 0, **listener}
+    of_controller = controller_request(listeners=[controller_wire.Listener(**values)])
+    refused(ErrorCode.INVALID_REGISTRATION, lambda: rig.decide(lambda view: register_controller(view, of_controller)))
+    refused(ErrorCode.INVALID_REGISTRATION, lambda: register(rig, registration(1, listeners=[Listener(**values)])))
+    assert (set(rig.image.brokers), set(rig.image.controllers)) == ({0}, set())
+
+
+def test_a_registration_names_a_node_once_and_not_too_much() -> None:
+    rig = Rig()
+    one = controller_wire.Listener(name="CONTROLLER", host="h", port=9, security_protocol=0)
+    feature, long_named = (
+        controller_wire.Feature(name=name, min_supported_version=0, max_supported_version=1)
+        for name in ("f", "f" * 256)
+    )
+    for fields in (
+        {"controller_id": -1},
+        {"listeners": [one] * (LISTENERS_MAX + 1)},
+        {"features": [*controller_request().features, *[feature] * FEATURES_MAX]},
+        {"features": [*controller_request().features, long_named]},
+    ):
+        request = controller_request(**fields)
+        refused(ErrorCode.INVALID_REGISTRATION, lambda r=request: rig.decide(lambda view: register_controller(view, r)))
+    for broker in (
+        registration(1, broker_id=-1),
+        registration(1, rack="r" * 32_768),
+        registration(1, listeners=[Listener(name="A", host="h", port=1, security_protocol=0)] * (LISTENERS_MAX + 1)),
+    ):
+        refused(ErrorCode.INVALID_REGISTRATION, lambda r=broker: register(rig, r))
+    assert (rig.image.brokers, rig.image.controllers) == ({}, {})
 
 
 def test_a_controller_must_support_a_new_feature_level() -> None:
