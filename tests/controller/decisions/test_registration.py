@@ -281,8 +281,10 @@ def test_a_registration_names_a_node_once_and_not_too_much() -> None:
     ):
         request = controller_request(**fields)
         refused(ErrorCode.INVALID_REGISTRATION, lambda r=request: rig.decide(lambda view: register_controller(view, r)))
+    of_nobody = registration(1)
+    of_nobody.broker_id = -1
     for broker in (
-        registration(1, broker_id=-1),
+        of_nobody,
         registration(1, rack="r" * 32_768),
         registration(1, listeners=[Listener(name="A", host="h", port=1, security_protocol=0)] * (LISTENERS_MAX + 1)),
     ):
