@@ -149,6 +149,7 @@ def handle_update_voter(q: Quorum, request: UpdateRaftVoterRequest, token: objec
     error = _change_error(q, request.cluster_id, request.current_leader_epoch, may_be_static=True)
     if not error and (
         key.directory_id == ZERO_UUID
+        or key.id == q.key.id  # Why: the leader knows itself; another process with its id would take its vote
         or not _can_be_reached(q, voter)
         or not 0 <= voter.kraft_versions[0] <= q.outline.membership.kraft_version <= voter.kraft_versions[1]
     ):

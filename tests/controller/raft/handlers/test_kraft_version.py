@@ -97,6 +97,21 @@ def test_a_stranger_is_not_described() -> None:
     assert described(leader_of_two(), key(3)).error_code == ErrorCode.VOTER_NOT_FOUND
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_nobody_else_describes_the_leader(version: int) -> None:
+    """A process with the leader's id, by a copied configuration, would take its vote with the upgrade."""
+    leader = leader_of_two()
+    described(leader, SECOND)
+    if version:
+        upgrade(leader)
+    end = leader.quorum.outline.end
+    for of_leader in (ReplicaKey(1, directory(11)), key(1)):
+        assert described(leader, of_leader).error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT)
+    assert leader.quorum.outline.end == end
+    upgrade(leader)
+    assert leader.quorum.outline.voters.is_voter(key(1))
+
+
 @pytest.mark.parametrize("highest", [None, 0])
 def test_all_voters_must_support_it(highest: int | None) -> None:
     leader = leader_of_two()
