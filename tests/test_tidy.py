@@ -320,6 +320,12 @@ def crowded(paths: Iterable[Path]) -> dict[str, int]:
 
 def test_folders_have_few_loose_files() -> None:
     assert crowded(modules().values()) == {}
+    others = [
+        path
+        for folder in ("benchmarks", "pipeline", "dashboards", "tools")
+        for path in Path(ROOT, folder).rglob("*.py")
+    ]
+    assert crowded(path for path in others if path.name != "__main__.py") == {}
 
 
 def test_the_rule_of_loose_files_can_fail() -> None:

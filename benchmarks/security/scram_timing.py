@@ -1,10 +1,10 @@
-"""`python -m benchmarks.scram_timing`: whether the time of a failed SCRAM login tells that a user, or a token, exists.
+"""`python -m benchmarks.security.scram_timing`: does the time of a failed SCRAM login reveal a user, or a token?
 
 An attacker guesses names and measures. Here the server's part of a login with a wrong password is measured in this
 process, without a network that would hide small differences: for a user that exists and for one that does not, in
-random order. Reported is how often a login of the one takes longer than a login of the other; 0.5 means that the times
-tell nothing. The same number for two halves of the logins of users that exist shows what chance makes of it. The
-medians may differ by at most a microsecond: what remains is a found entry of a dictionary and colder memory.
+random order. The report says how often a login of the one takes longer than a login of the other; 0.5 means that the
+times reveal nothing. The same number for two halves of the logins of existing users shows the effect of chance. The
+medians may differ by at most a microsecond: one dictionary has an entry more, and memory is colder.
 """
 
 from __future__ import annotations
