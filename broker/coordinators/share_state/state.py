@@ -3,8 +3,9 @@
 Rules
 1. The state follows from its records, in log order: `replayed`. A request only decides which record comes next.
    So a coordinator that loads a log has exactly the state of the one that wrote it.
-2. A state epoch begins with Initialize. A write with an older one is refused (FENCED_STATE_EPOCH), and so is an
-   Initialize with an older one.
+2. A state epoch begins with Initialize. A write with another one is refused (FENCED_STATE_EPOCH), and so is an
+   Initialize with an older one. Why also a write with a newer one: it is of a group that was deleted. The epochs of the
+   next group of that name begin from the beginning.
 3. A leader's read raises the leader epoch. A write or read with an older one is refused (FENCED_LEADER_EPOCH). The
    leader epoch outlives Initialize.
 4. A write without effect on a request that is applied twice, or late: batches combine by rule 1 of `batches.py`, and
@@ -12,8 +13,9 @@ Rules
    if its start offset is a later one.
 5. Every `updates_per_snapshot` updates the next record is a snapshot.
 
-Different from Apache Kafka: the second halves of rules 3 and 4. There, a late write moves the start offset back, and a
-late Initialize loses the state; records that were acknowledged would be delivered again.
+Different from Apache Kafka: the second halves of rules 3 and 4, and a write with a newer epoch in rule 2. There, a late
+write moves the start offset back, and a late Initialize loses the state; records that were acknowledged would be
+delivered again. A late write for a deleted group would acknowledge records of the next one.
 
 Source: Kafka's ShareCoordinatorShard, ShareGroupOffset (4.3).
 """
@@ -141,7 +143,7 @@ def write(
     if state is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, UNINITIALIZED_WRITE)
     _require_leader(state, write.leader_epoch)
-    if write.state_epoch not in (ANY_EPOCH, state.state_epoch) and write.state_epoch < state.state_epoch:
+    if write.state_epoch not in (ANY_EPOCH, state.state_epoch):
         raise ApiError(ErrorCode.FENCED_STATE_EPOCH)
     require_known(is_known)
     if any(batch.last_offset < batch.first_offset for batch in write.batches):

@@ -7,10 +7,14 @@ import pytest
 from tests.compare.share.state_stories import CONFIG, FILE, transcript
 from tests.support.cluster import BarnabasCluster
 
-#: Our deliberate differences: Kafka's line -> ours, None for none, by story (rules 3 and 4 of `share_state/state.py`).
+#: Our deliberate differences: Kafka's line -> ours, None for none, by story (rules 2 to 4 of `share_state/state.py`).
 DIFFERENT: dict[str, dict[str, str | None]] = {
-    # The fence against older leaders outlives Initialize.
+    # A write with a newer state epoch is refused, too. The fence against older leaders outlives Initialize.
     "fences": {
+        "write 0 v1 epochs 6/4 start 0 count -1 1-1:2x1 -> 0:NONE": (
+            "write 0 v1 epochs 6/4 start 0 count -1 1-1:2x1 -> 0:FENCED_STATE_EPOCH"
+        ),
+        "read 0 leader 3 -> 0:NONE epoch 5 start 0 0-1:2x1": "read 0 leader 3 -> 0:NONE epoch 5 start 0 0-0:2x1",
         "summary 0 v1 leader 2 -> 0:NONE epochs 6/0 start -1 count -1": (
             "summary 0 v1 leader 2 -> 0:NONE epochs 6/3 start -1 count -1"
         ),
@@ -24,6 +28,7 @@ DIFFERENT: dict[str, dict[str, str | None]] = {
         "read 0 leader 0 -> 0:NONE epoch 1 start -1 none": "read 0 leader 0 -> 0:NONE epoch 1 start 10 10-14:2x1",
     },
     "records": {
+        "update fences 0 epochs 0/-/3 start 0 count -1 1-1:2x1": None,
         "snapshot fences 0 epochs 1/5/0 start 20 count 0 none": "snapshot fences 0 epochs 1/5/3 start 20 count 0 none",
         "snapshot fences 0 epochs 2/6/0 start -1 count -1 none": (
             "snapshot fences 0 epochs 2/6/3 start -1 count -1 none"

@@ -247,3 +247,15 @@ def test_many_are_handled_some_at_a_time(monkeypatch) -> None:
     rig.shard.remove_topics(frozenset({TOPIC_ID}))
     assert not rig.shard.look()
     assert len(rig.log.batches) == batches + 4
+
+
+def test_a_late_write_of_a_deleted_group_changes_nothing_of_the_next_one(rig: ShareStateRig) -> None:
+    # The epochs of the next group of the same name begin from the beginning again.
+    assert rig.initialize(state_epoch=50) == [NONE]
+    assert rig.delete() == [NONE]
+    assert rig.initialize(state_epoch=2, start_offset=0) == [NONE]
+    answers: list[Any] = []
+    late = StateWrite(50, 1, 5, (acknowledged(0, 9),))
+    rig.shard.handle([op.Write(KEY, answers.append, late)])
+    assert answers == [ErrorCode.FENCED_STATE_EPOCH]
+    assert rig.read() == [StateRead(NONE, 2, 0)]
