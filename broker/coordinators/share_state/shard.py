@@ -136,15 +136,15 @@ class ShareStateShard:
             chunk = _Chunk()
             times = Times(self._context.clock.wall_ms(), self._context.updates_per_snapshot)
             for operation in operations:
-                if chunk.size_bytes >= APPEND_BYTES_MAX:
+                if not self._decide_locked(operation, chunk, times):
                     self._append_locked(chunk, times.now_ms)
                     chunk = _Chunk()
-                self._decide_locked(operation, chunk, times)
+                    self._decide_locked(operation, chunk, times)  # again: the log may have refused the batch
             if chunk.answers:
                 self._append_locked(chunk, times.now_ms)
 
-    def _decide_locked(self, operation: Operation, chunk: _Chunk, times: Times) -> None:
-        """Add what an operation needs to the chunk, or refuse it."""
+    def _decide_locked(self, operation: Operation, chunk: _Chunk, times: Times) -> bool:
+        """Add what an operation needs to the chunk, or refuse it; false if the chunk must be appended before."""
         key = operation.key
         state = chunk.states[key] if key in chunk.states else self.states.get(key)
         try:
@@ -152,11 +152,15 @@ class ShareStateShard:
             encoded = [records.encode(key, record) for record in decided.records]
         except ApiError as error:
             self._refuse_locked(operation, error.code)
-            return
+            return True
         except EncodeError as error:  # a record of somebody else's has brought a number to its limit
             log.error("%s of %s cannot be written: %s", type(operation).__name__, key, error)
             self._refuse_locked(operation, ErrorCode.UNKNOWN_SERVER_ERROR)
-            return
+            return True
+        size_bytes = sum(len(key_bytes) + len(value_bytes or b"") for key_bytes, value_bytes in encoded)
+        # Why not after it: a large record would take small ones of other groups along, and the log would refuse all.
+        if chunk.encoded and chunk.size_bytes + size_bytes > APPEND_BYTES_MAX:
+            return False
         chunk.answers.append((operation, decided.answer))
         for record, (key_bytes, value_bytes) in zip(decided.records, encoded, strict=True):
             state = replayed(state, record)
@@ -164,7 +168,8 @@ class ShareStateShard:
             if not isinstance(record, ShareUpdateValue):
                 chunk.snapshots.append((len(chunk.encoded), key, record is None))
             chunk.encoded.append(SimpleRecord(times.now_ms, key_bytes, value_bytes))
-            chunk.size_bytes += len(key_bytes) + len(value_bytes or b"")
+        chunk.size_bytes += size_bytes
+        return True
 
     def _append_locked(self, chunk: _Chunk, now_ms: int) -> None:
         settled = partial(self._settle_locked, chunk)

@@ -12,8 +12,15 @@ import pytest
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
 from barnabas.broker.coordinators.share_state import operations as op
 from barnabas.broker.coordinators.share_state import shard as shard_module
-from barnabas.broker.coordinators.share_state.values import SharePartitionKey, StateRead, StateSummary, StateWrite
-from barnabas.protocol.errors import ErrorCode
+from barnabas.broker.coordinators.share_state.values import (
+    SharePartitionKey,
+    StateBatch,
+    StateRead,
+    StateSummary,
+    StateWrite,
+)
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.broker.coordinators.share_state.shard_rig import KEY, OTHER, TOPIC_ID, ShareStateRig, acknowledged
 
 NONE, UNAVAILABLE, AWAY = ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR
@@ -259,3 +266,34 @@ def test_a_late_write_of_a_deleted_group_changes_nothing_of_the_next_one(rig: Sh
     rig.shard.handle([op.Write(KEY, answers.append, late)])
     assert answers == [ErrorCode.FENCED_STATE_EPOCH]
     assert rig.read() == [StateRead(NONE, 2, 0)]
+
+
+def test_a_large_record_takes_no_others_along_when_the_log_refuses_it(
+    rig: ShareStateRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_module, "APPEND_BYTES_MAX", 2000)
+    append = rig.manager.append_internal
+
+    def limited(tp: TopicPartition, batch: bytes, *about: Any, **more: Any) -> int:
+        if len(batch) > 4000:
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE)
+        return append(tp, batch, *about, **more)
+
+    monkeypatch.setattr(rig.manager, "append_internal", limited)
+    rig.initialize(OTHER)
+
+    def pieces(count: int) -> list[StateBatch]:
+        return [acknowledged(2 * number, 2 * number) for number in range(count)]  # 20 bytes each
+
+    small: list[Any] = []
+    large: list[Any] = []
+    refused: list[Any] = []
+    rig.shard.handle([
+        rig.a_write(small, *pieces(90), key=OTHER),
+        rig.a_write(large, *pieces(150)),
+        rig.a_write(small, *pieces(10), key=OTHER),
+        rig.a_write(refused, *pieces(250)),
+        rig.a_write(small, *pieces(90), key=OTHER),
+    ])  # fmt: skip
+    assert (small, large, refused) == ([NONE] * 3, [NONE], [ErrorCode.UNKNOWN_SERVER_ERROR])
+    assert len(rig.read()[0].batches) == 150
