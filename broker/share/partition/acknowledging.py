@@ -9,8 +9,8 @@ Rules
 4. When a lock runs out, the record becomes available at once (or is archived). The change is written too, but a failed
    write has no effect.
 
-5. A request that would leave more than RUNS_MAX runs in flight is refused: they are kept in memory, and one record of
-   __share_group_state must have room for the state of all of them. Acknowledgements that split no run always pass.
+5. A request that would leave more than RUNS_MAX runs in flight is refused (`InFlight.is_full`). Acknowledgements that
+   split no run always pass.
 
 Each function takes time in proportion to the acknowledgements plus the runs in flight, not to their product.
 
@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
 
 from barnabas.broker.share.partition import phases
 from barnabas.broker.share.partition.in_flight import Batch, Run
@@ -56,9 +55,6 @@ TOO_MANY = Refusal(
 )
 TWICE = Refusal(ErrorCode.INVALID_RECORD_STATE, "An offset is acknowledged twice.")
 
-#: Why so many: share.partition.max.record.locks is at most 10,000. As a record these take some 800 kB.
-RUNS_MAX: Final = 40_000
-
 _Part = tuple[int, int, int]  # first and last offset, event
 
 
@@ -84,7 +80,7 @@ def acknowledge(
             if refusal is not None:
                 return refusal
             splits += (first > run.first) + (last < run.last)
-    if splits and splits + sum(len(batch.runs) for batch in state.cache.batches) > RUNS_MAX:
+    if splits and state.cache.is_full(splits):
         return TOO_MANY
     moved: list[Run] = []
     for batch, of_batch in pairs:

@@ -10,7 +10,8 @@ Rules
    and in parts that get smaller with each delivery. A record before its last delivery is delivered alone. So one record
    that breaks its consumers does not archive the others of its batch.
 5. A batch that was available and that the log does not have any more (compaction) is archived.
-6. The records of aborted transactions are archived and not delivered (read_committed).
+6. No run is split once RUNS_MAX are in flight (`InFlight.is_full`): it is acquired as a whole, also beyond a limit.
+7. The records of aborted transactions are archived and not delivered (read_committed).
 
 `fetched` are the record batches of the log, from the one with the fetch offset on. It may end early, but not before
 `wanted_end`: nothing later would be acquired. Offsets that are missing between fetched batches are acquired with them;
@@ -73,7 +74,7 @@ def acquire(
     limits: Limits,
     now_ms: int,
 ) -> list[Acquired]:
-    """Give records to a member, and lock them; see the module. `aborted` are the record batches of rule 6, in order."""
+    """Give records to a member, and lock them; see the module. `aborted` are the record batches of rule 7, in order."""
     if not fetched or fetcher.max_records <= 0 or fetched[-1].last < state.start_offset:
         return []
     acquiring = _Acquiring(state, fetcher, fetched, limits, now_ms)
@@ -207,7 +208,7 @@ class _Acquiring:
                 most = min(most, max(1, portion - count))
             if is_last_chance:
                 most = 1
-            if run.last - run.first + 1 > most:
+            if run.last - run.first + 1 > most and not self._state.cache.is_full(1):
                 batch.cut((run.first + most,))
                 # Why looked up: cutting made two runs of it, and `run` is the second.
                 run = next(part for part in batch.runs if part.first == run.first - most)

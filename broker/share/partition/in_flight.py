@@ -20,6 +20,9 @@ from barnabas.broker.share.partition.phases import PENDING
 NO_MEMBER: Final = ""
 NO_DEADLINE: Final = -1
 
+#: Why so many: share.partition.max.record.locks is at most 10,000. As a record these take some 800 kB.
+RUNS_MAX: Final = 40_000
+
 
 class Run:
     """Neighbouring offsets in one phase.
@@ -148,6 +151,13 @@ class InFlight:
         assert at == len(self.batches) or batch.last < self._firsts[at], "it overlaps the batch after"
         self.batches.insert(at, batch)
         self._firsts.insert(at, batch.first)
+
+    def is_full(self, more: int) -> bool:
+        """Whether there would be too many runs with so many more.
+
+        They are kept in memory, and one record of __share_group_state must have room for the state of all of them.
+        """
+        return sum(len(batch.runs) for batch in self.batches) + more > RUNS_MAX
 
     def floor(self, offset: int) -> Batch | None:
         """Return the last batch that begins at the offset or before."""

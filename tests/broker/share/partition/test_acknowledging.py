@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.broker.coordinators.share_state.values import ACKNOWLEDGED, ARCHIVED, AVAILABLE, StateBatch
 from barnabas.broker.share.partition import acknowledging
+from barnabas.broker.share.partition.in_flight import RUNS_MAX
 from barnabas.broker.share.partition.values import Acknowledgement, Limits, Update
 from tests.broker.share.partition.rig import LOCK_MS, PartitionRig, count_complete
 
@@ -58,7 +59,7 @@ def test_a_record_released_after_its_last_delivery_is_archived() -> None:
 
 
 def test_a_batch_of_countless_records_has_bounded_states() -> None:
-    rig, half = PartitionRig(), acknowledging.RUNS_MAX // 4
+    rig, half = PartitionRig(), RUNS_MAX // 4
     rig.acquire((0, 10_000_000))
     assert rig.answer(0, 4 * half, *[ACCEPT, RELEASE] * 2 * half, ACCEPT) == acknowledging.TOO_MANY
     assert rig.text.count(",") == 0

@@ -6,8 +6,11 @@ import pytest
 
 from barnabas.broker.coordinators.share_state.values import ACKNOWLEDGED, AVAILABLE, StateBatch
 from barnabas.broker.share.partition.acquiring import throttle_from, wanted_end, without
+from barnabas.broker.share.partition.in_flight import RUNS_MAX
 from barnabas.broker.share.partition.values import Acquired, AcquireMode, Limits, Span
 from tests.broker.share.partition.rig import LOCK_MS, PartitionRig, count_complete
+
+ACCEPT, RELEASE = 1, 2
 
 
 @pytest.fixture
@@ -228,3 +231,21 @@ def test_what_is_left_without_some_offsets() -> None:
         Acquired(31, 38, 1),
     ]
     assert without(acquired, [Span(0, 99)]) == []
+
+
+def test_records_taken_one_by_one_have_bounded_states() -> None:
+    rig, last = PartitionRig(), 10_000_000
+    rig.acquire((0, last))
+    (batch,) = rig.partition.state.cache.batches
+    at = 0
+    while (count := (RUNS_MAX - len(batch.runs)) // 4) > 0:
+        rig.done(at, at + 2 * count - 1, *[RELEASE, ACCEPT] * count)
+        at += 2 * count
+    rig.now_ms = LOCK_MS
+    rig.expire()
+    taken = [
+        rig.acquire((at, last), member=member, most=1, mode=AcquireMode.RECORD_LIMIT, at=at) for member in "abcdef"
+    ]
+    assert len(batch.runs) == RUNS_MAX
+    one_by_one = [[(offset, offset, 2)] for offset in range(at, at + 3)]
+    assert taken == [*one_by_one, [(at + 3, last, 2)], [], []], "the rest goes as a whole"
