@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
 
 from barnabas.broker.share.partition import phases
 from barnabas.broker.share.partition.in_flight import Batch, Run
@@ -170,10 +169,11 @@ def _parts_of(wanted: Acknowledgement) -> Iterator[_Part]:
     if len(wanted.types) == 1:
         yield wanted.first, wanted.last, phases.EVENT_OF_TYPE[wanted.types[0]]
         return
-    events = [phases.EVENT_OF_TYPE[type_] for type_ in wanted.types]
-    for event, group in groupby(enumerate(events, wanted.first), key=itemgetter(1)):
-        offsets = [offset for offset, _ in group]
-        yield offsets[0], offsets[-1], event
+    first = wanted.first
+    for event, group in groupby(wanted.types, key=phases.EVENT_OF_TYPE.__getitem__):
+        next_first = first + sum(1 for _ in group)  # Why no list: there may be millions of offsets
+        yield first, next_first - 1, event
+        first = next_first
 
 
 def _by_batch(state: PartitionState, parts: list[_Part]) -> Iterator[tuple[Batch, list[_Part]]]:
