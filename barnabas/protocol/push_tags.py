@@ -26,6 +26,11 @@ On BrokerRegistration and BrokerHeartbeat requests:
     10003   int64, big endian: the highest metadata offset that the broker has ever obeyed in this cluster; -1 if none.
     10005   int32, big endian: the controller epoch of the push with that offset.
 
+On every request of a broker or of a standby controller to the active controller:
+
+    10010   UTF-8: the sender's cluster id. The controller of another cluster, to which an address may belong by now,
+            refuses the request.
+
 On the BrokerRegistration response:
 
     10006   UTF-8: the reason for a refusal, for people.
@@ -79,6 +84,7 @@ TAG_REASON: Final = 10006
 TAG_TOKEN_ID: Final = 10007
 TAG_ACTIVE_SINCE: Final = 10008
 TAG_CHECK_QUORUM: Final = 10009
+TAG_CLUSTER_ID: Final = 10010
 
 UNKNOWN_EPOCH: Final = -1
 
@@ -206,6 +212,17 @@ def applied_of(request: BrokerRegistrationRequest | BrokerHeartbeatRequest) -> A
     except struct.error:
         raise ApiError(ErrorCode.INVALID_REGISTRATION, "A tagged field has a wrong size") from None
     return applied if applied.offset >= 0 else None
+
+
+def set_cluster_id(request: Message, cluster_id: str) -> None:
+    """Set the cluster of the sender of a request to the active controller."""
+    set_tag(request, TAG_CLUSTER_ID, cluster_id.encode())
+
+
+def cluster_id_of(request: Message) -> str | None:
+    """Return the cluster of the sender; None if the request does not name it."""
+    raw = tag_of(request, TAG_CLUSTER_ID)
+    return None if raw is None else raw.decode(errors="replace")
 
 
 def set_controller_epoch(response: BrokerRegistrationResponse, epoch: int) -> None:

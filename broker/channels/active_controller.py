@@ -3,7 +3,8 @@
 One address is in use at a time. After a failure the connection is closed, and the next request goes to the next
 address. A controller that answers NOT_CONTROLLER counts as a failure too: it is up, but another one is active. After a
 failure of each address, such a controller is asked where the active one is (DescribeCluster): that one need not be
-among the addresses, since the voters of a quorum may change. A controller of another cluster is not believed.
+among the addresses, since the voters of a quorum may change. A controller of another cluster is not believed, and each
+request names the own cluster (push_tags.py): an address may belong to another one by now.
 
 A push may name the active controller (controller_nodes.py). Then the next request goes to that one, and a request that
 waits for another one fails now: that one may be paused or cut off, and would be waited for until its time is up.
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from barnabas.protocol.push_tags import set_cluster_id
 
 if TYPE_CHECKING:
     from barnabas.client.connection import TrafficObserver
@@ -66,6 +68,7 @@ class ActiveController:
     def send(self, message: Request, version: int, *, timeout_ms: int | None = None) -> Any:
         """Send a request and return the response; raises NodeConnectionError, and the next call tries elsewhere."""
         connection, address = self._connected()
+        set_cluster_id(message, self._cluster_id)
         named: Address | None = None
         try:
             response = connection.send(message, version, timeout_ms=timeout_ms)

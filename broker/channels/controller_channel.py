@@ -2,8 +2,9 @@
 
 Rules
 1. Requests are sent one at a time, in order. If a request cannot be sent, or reaches no active controller, it is sent
-   again to the next known address until its time is up. So it may arrive twice. That is safe: a second creation fails
-   with "already exists", and a delegation token has an id that the broker has drawn (push_tags.py).
+   again to the next known address until its time is up. So it may arrive twice, as with Apache Kafka: a second
+   creation fails with "already exists", and a delegation token has an id that the broker has drawn (push_tags.py). What
+   others changed between the two is changed again.
 2. `on_done(response)` is called exactly once, on the channel's thread. The response is None if the time is up, or at
    shutdown. The callback must not block.
 

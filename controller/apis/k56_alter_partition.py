@@ -13,12 +13,13 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, check_cluster, decide_later, same
 from barnabas.controller.decisions.alter_partition import alter_partition
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the proposals."""
+    check_cluster(services, request)
     message, version = request.message, request.header.api_version
     return decide_later(services, "alterPartition", lambda view: alter_partition(view, message, version), same)
 

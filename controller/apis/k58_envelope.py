@@ -25,7 +25,7 @@ from barnabas.broker.requests.answers import Ending, Reply
 from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer, then
 from barnabas.broker.requests.request import ANONYMOUS, Request, RequestContext
-from barnabas.controller.apis.services import ControllerServices
+from barnabas.controller.apis.services import ControllerServices, check_cluster
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.data.principal import DefaultPrincipalData
 from barnabas.protocol.error_responses import error_response
@@ -46,6 +46,7 @@ _VERSION_BYTES: Final = 2
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Handle the inner request, and put its response into an envelope."""
+    check_cluster(services, request)
     inner, api = _open(services, request)
     log.debug(
         "%s of %s at %s, forwarded by %s",

@@ -10,13 +10,16 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later
+from barnabas.controller.apis.services import ControllerServices, check_cluster, decide_later
 from barnabas.controller.broker_registry import BrokerState, HeartbeatReply
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the heartbeat."""
+    # Why: the broker registers again, and the refusal of that names the cluster.
+    check_cluster(services, request, ErrorCode.STALE_BROKER_EPOCH)
     message = request.message
     return decide_later(
         services, "processBrokerHeartbeat", lambda view: services.controller.heartbeat(view, message), answer

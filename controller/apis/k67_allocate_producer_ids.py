@@ -10,13 +10,14 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later
+from barnabas.controller.apis.services import ControllerServices, check_cluster, decide_later
 from barnabas.controller.decisions.producer_ids import ProducerIdBlock, allocate_producer_ids
 from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the allocation."""
+    check_cluster(services, request)
     message = request.message
     return decide_later(
         services,

@@ -12,13 +12,14 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later
+from barnabas.controller.apis.services import ControllerServices, check_cluster, decide_later
 from barnabas.controller.decisions.registration import register_controller
 from barnabas.protocol.messages.k70_controller_registration import ControllerRegistrationResponse
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the registration."""
+    check_cluster(services, request)
     message = request.message
     return decide_later(
         services,

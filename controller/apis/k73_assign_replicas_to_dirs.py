@@ -14,12 +14,13 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, check_cluster, decide_later, same
 from barnabas.controller.decisions.directories import assign_replicas_to_dirs
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the report."""
+    check_cluster(services, request)
     message = request.message
     return decide_later(services, "assignReplicasToDirs", lambda view: assign_replicas_to_dirs(view, message), same)
 

@@ -12,6 +12,7 @@ from barnabas.broker.requests.parking import Answer, Park
 from barnabas.controller.decision import Charge, no_charge
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import response_class
+from barnabas.protocol.push_tags import cluster_id_of
 
 if TYPE_CHECKING:
     from barnabas.broker.quotas.mutations import MutationQuotas
@@ -67,6 +68,15 @@ class ControllerReply(Deferred):
         if self._error is not None:
             raise self._error
         return super().response()
+
+
+def check_cluster(
+    services: ControllerServices, request: Request, refusal: ErrorCode = ErrorCode.NOT_CONTROLLER
+) -> None:
+    """Refuse a request of a node of another cluster (push_tags.py, tag 10010), by default so that it asks elsewhere."""
+    sender = cluster_id_of(request.message)
+    if sender is not None and sender != services.cluster_id:
+        raise ApiError(refusal, f"This controller belongs to cluster {services.cluster_id}.")
 
 
 def decide_later(

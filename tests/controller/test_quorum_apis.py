@@ -6,6 +6,7 @@ Covers `controller/apis/k55_describe_quorum.py`, `controller/apis/k80_add_raft_v
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,17 +14,23 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
+from barnabas.protocol.messages.k19_create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
     RequestPartitionData,
     RequestTopicData,
 )
+from barnabas.protocol.messages.k56_alter_partition import AlterPartitionRequest
 from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from barnabas.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
-from barnabas.protocol.push_tags import active_since_of
-from tests.controller.rig import CLUSTER_ID
-from tests.controller.test_any_request import SIZE_PREFIX, Asker
+from barnabas.protocol.push_tags import active_since_of, set_cluster_id
+from tests.controller.decisions.test_registration import controller_request
+from tests.controller.rig import CLUSTER_ID, manual_topic
+from tests.controller.test_any_request import SIZE_PREFIX, Asker, contents
 
 VERSIONS = [0, 1, 2]
 
@@ -50,6 +57,35 @@ def forward(asker: Asker, message: Any, version: int) -> Any:
     assert response.error_code == ErrorCode.NONE
     _, offset = decode_response_header(response.response_data, message.API_KEY, version)
     return response_class(message.API_KEY).decode(response.response_data, version, offset)
+
+
+def of_another_cluster(asker: Asker) -> Iterator[tuple[Any, int]]:
+    """Requests of a node that would be carried out here, and how they are refused."""
+    broker = asker.rig.image.brokers[0]
+    frame = encode_request(RequestHeader(19, 7, 7, "c"), CreateTopicsRequest(topics=[manual_topic("foreign", [[0]])]))
+    yield (
+        EnvelopeRequest(request_data=frame[SIZE_PREFIX:], request_principal=None, client_host_address=bytes(4)),
+        ErrorCode.NOT_CONTROLLER,
+    )
+    yield AllocateProducerIdsRequest(broker_id=0, broker_epoch=broker.epoch), ErrorCode.NOT_CONTROLLER
+    yield AlterPartitionRequest(broker_id=0, broker_epoch=broker.epoch), ErrorCode.NOT_CONTROLLER
+    yield AssignReplicasToDirsRequest(broker_id=0, broker_epoch=broker.epoch), ErrorCode.NOT_CONTROLLER
+    yield controller_request(), ErrorCode.NOT_CONTROLLER
+    fencing = BrokerHeartbeatRequest(broker_id=0, broker_epoch=broker.epoch, want_fence=True)
+    yield fencing, ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_node_of_another_cluster_is_refused(asker: Asker) -> None:
+    """An address of its controllers has passed to this one, and ids and epochs of small clusters are the same."""
+    before = contents(asker.rig.image)
+    for message, refusal in of_another_cluster(asker):
+        set_cluster_id(message, "another")
+        assert ask(asker, message, message.MAX_VERSION).error_code == refusal, type(message)
+    assert contents(asker.rig.image) == before
+    for message, _ in of_another_cluster(asker):
+        set_cluster_id(message, CLUSTER_ID)
+        assert ask(asker, message, message.MAX_VERSION).error_code == ErrorCode.NONE, type(message)
+    assert "foreign" in asker.rig.image.topic_ids
 
 
 @pytest.mark.parametrize("way", [ask, forward])

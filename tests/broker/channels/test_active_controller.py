@@ -16,6 +16,7 @@ from barnabas.protocol.messages.k60_describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from barnabas.protocol.push_tags import cluster_id_of
 
 
 class Controllers:
@@ -27,6 +28,7 @@ class Controllers:
         self.nodes: dict[str, tuple[int, str, int]] = {}  # what a standby controller knows of the active one
         self.cluster_id = "own"
         self.events: list[str] = []
+        self.senders: list[str | None] = []  # the clusters that requests name
 
     def connect(self, host: str, port: int, *, timeout_ms: int, client_id: str, **_: Any) -> Any:
         """Open a connection."""
@@ -44,6 +46,7 @@ class Connection:
     def send(self, _message: Any, version: int, *, timeout_ms: int | None) -> Any:
         """Respond, or raise NodeConnectionError."""
         self.controllers.events.append(f"send {self.host} v{version} {timeout_ms}")
+        self.controllers.senders.append(cluster_id_of(_message))
         if self.host in self.controllers.unreachable:
             raise NodeConnectionError("unreachable")
         is_active = self.host == self.controllers.active
@@ -76,6 +79,15 @@ def controller(controllers: Controllers) -> ActiveController:
     return ActiveController(
         7, [("a", 1), ("b", 2)], FakeClock(), timeout_ms=500, cluster_id="own", connect=controllers.connect
     )
+
+
+def test_each_request_names_the_cluster(controller: ActiveController, controllers: Controllers) -> None:
+    """The address may have passed to a controller of another cluster."""
+    message = DescribeClusterRequest()
+    for _ in range(2):
+        controller.send(message, 1)
+    assert controllers.senders == ["own", "own"]
+    assert len(message.unknown_tagged_fields) == 1
 
 
 def test_a_connection_that_works_is_kept(controller: ActiveController, controllers: Controllers) -> None:
