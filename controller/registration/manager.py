@@ -2,6 +2,7 @@
 
 A registration names the listeners and the supported features of a process. The active controller registers itself when
 it becomes active. A standby controller sends a ControllerRegistration, again and again, until the metadata shows it.
+If another process replaces it, by a copied node.id, a log line names that one, and the next attempt follows a pause.
 
 Threads: the event thread calls `committed`; `controller-<id>-registration-manager-event-handler` sends. A controller
 that is alone has no such thread.
@@ -43,6 +44,8 @@ RETRY_MS: Final = 100
 RETRY_MS_MAX: Final = 5_000
 #: How long an accepted registration may take to arrive in this controller's own metadata.
 ARRIVAL_MS: Final = 2_000
+#: How long it waits after another process has registered with its id: that one does the same.
+REPLACED_MS: Final = 10_000
 
 
 def own_registration(
@@ -95,7 +98,9 @@ class RegistrationManager:
         self._channel = channel  # owner: the manager's thread; stop aborts it
         self._condition = threading.Condition()
         self._is_registered = True  # guarded by: _condition; what the metadata shows; true while it shows nothing
+        self._was_replaced = False  # guarded by: _condition; by another process, and no pause followed yet
         self._is_stopping = False  # guarded by: _condition
+        self._was_shown = False  # owner: the event thread; the metadata has had this registration
         self._failures = 0  # owner: the manager's thread
         name = f"controller-{controller.id}-registration-manager-event-handler"
         self._thread = ServiceThread(name, "ctl-register", self.run)
@@ -115,17 +120,28 @@ class RegistrationManager:
 
     def committed(self, image: Image) -> None:
         """Look for the registration in a new image; called by the event thread."""
-        is_registered = not image.can_register_controllers or image.controllers.get(self._controller.id) == (
-            self._controller
-        )
+        shown = image.controllers.get(self._controller.id)
+        is_registered = not image.can_register_controllers or shown == self._controller
+        was_replaced = self._was_shown and shown not in (None, self._controller)
+        self._was_shown = shown == self._controller
         if is_registered != self._is_registered:
             with self._condition:
                 self._is_registered = is_registered
+                self._was_replaced = was_replaced
                 self._condition.notify()
+        if was_replaced and shown is not None:
+            log.warning(
+                "Another process has registered as controller %d, at %s: two have node.id=%d",
+                shown.id, ", ".join(f"{e.host}:{e.port}" for e in shown.endpoints), shown.id,
+            )  # fmt: skip
 
     def run(self) -> None:
         """Register whenever the metadata lacks it; the body of the thread."""
         while self._wait():
+            if pause_ms := self.pause_ms():
+                with self._condition:
+                    self._condition.wait_for(lambda: self._is_stopping, pause_ms / 1000)
+                continue
             delay_ms = self.register_once()
             with self._condition:
                 self._condition.wait_for(lambda: self._is_registered or self._is_stopping, delay_ms / 1000)
@@ -136,6 +152,12 @@ class RegistrationManager:
         with self._condition:
             self._condition.wait_for(lambda: not self._is_registered or self._is_stopping)
             return not self._is_stopping
+
+    def pause_ms(self) -> int:
+        """Return how long to wait before the next registration, once after another process has replaced this one."""
+        with self._condition:
+            was_replaced, self._was_replaced = self._was_replaced, False
+        return REPLACED_MS if was_replaced else 0
 
     def register_once(self) -> int:
         """Send the registration; return how long to wait for its effect (ms)."""

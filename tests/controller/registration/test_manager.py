@@ -14,6 +14,7 @@ from barnabas.controller.metadata.opened_log import own_listeners
 from barnabas.controller.raft.voter_set import Listener
 from barnabas.controller.registration.manager import (
     ARRIVAL_MS,
+    REPLACED_MS,
     RETRY_MS,
     RETRY_MS_MAX,
     RegistrationManager,
@@ -109,6 +110,39 @@ def test_the_thread_sends_until_the_metadata_shows_it_and_ends() -> None:
     manager.stop()
     assert len(channel.sent) == 1
     assert channel.events == ["abort", "close"]
+
+
+def shows(controller: Controller) -> Image:
+    return Image(features=FEATURES, controllers={controller.id: controller})
+
+
+def test_another_process_with_its_id_is_named_and_they_do_not_take_turns_without_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A copied configuration. Each of them would register as soon as it sees the other: as fast as records commit."""
+    other = OWN._replace(incarnation_id=b"j" * 16, endpoints=(Endpoint("CONTROLLER", "copy", 8, 0),))
+    manager = RegistrationManager(OWN, Channel(*[ErrorCode.NONE] * 3))  # type: ignore[arg-type]
+    manager.committed(shows(other))
+    assert (manager.pause_ms(), caplog.messages) == (0, []), "the process that had the id before"
+    manager.committed(shows(OWN))
+    for _ in range(2):
+        manager.committed(shows(other))
+        assert manager.pause_ms() == REPLACED_MS
+        assert manager.pause_ms() == 0, "once each time"
+        manager.committed(shows(OWN))
+    assert caplog.messages == ["Another process has registered as controller 101, at copy:8: two have node.id=101"] * 2
+    manager.committed(shows(other._replace(id=100)))
+    assert manager.pause_ms() == 0, "its own one is gone, as with an older log"
+
+
+def test_a_pause_ends_with_the_manager() -> None:
+    channel = Channel()
+    manager = RegistrationManager(OWN, channel)  # type: ignore[arg-type]
+    for image in (shows(OWN), shows(OWN._replace(incarnation_id=b"j" * 16))):
+        manager.committed(image)
+    manager.start()
+    manager.stop()
+    assert channel.sent == []
 
 
 def test_a_start_does_not_wait_for_the_dns(monkeypatch: pytest.MonkeyPatch) -> None:
