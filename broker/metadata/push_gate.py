@@ -4,7 +4,7 @@ Rules
 1. A push must name this cluster, this broker and this process (push_tags.py, tag 10002). Otherwise it comes from a
    stranger, or is meant for another process. It is refused, and nothing in it is noted.
 2. A push for an older registration is refused. So is a push with a controller epoch below the highest obeyed one. An
-   epoch far above the known one is refused too, since the epoch rises by one with each start of a controller.
+   epoch out of reach is refused too: the epoch rises by one with each election, and no election follows the last epoch.
 3. A push below the highest obeyed offset is late: it was on a connection that broke, and later pushes carried the same
    or newer values. It gets an ordinary response and has no effect. The requests of one push have the same offset, and
    a push may repeat the offset of the one before. So an equal offset is not late.

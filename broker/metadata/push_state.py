@@ -39,7 +39,9 @@ log = logging.getLogger("barnabas.state-change")
 
 CHECKPOINT_MS: Final = 1_000
 NOTHING: Final = -1
-EPOCH_LEAP_MAX: Final = 1_000_000  # how many controller starts a broker can have missed
+#: How many epochs of the controllers a broker can have missed: a little more than a quorum may learn at once
+#: (controller/raft/handlers/epochs.py).
+EPOCH_LEAP_MAX: Final = (1 << 30) + (1 << 20)
 
 
 class Directory(Protocol):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.metadata.push_state import PushState
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.controller.raft.handlers.epochs import EPOCHS_PER_S, JUMP_MAX, LEARNED_MAX, EpochBound
 from barnabas.controller.raft.replica import RaftReplica
 from barnabas.protocol.errors import ErrorCode
@@ -81,6 +83,14 @@ def test_a_replica_learns_a_later_epoch_from_a_response_up_to_a_bound(epoch: int
     asking = replica(1)
     asking.start(0)
     assert answered(asking, epoch) == entered
+
+
+def test_brokers_obey_a_leader_of_each_epoch_that_a_quorum_may_learn() -> None:
+    """Otherwise an epoch that was raised once leaves a quorum whose every push is refused, for ever."""
+    state = PushState(MemoryFileSystem(), [], CLUSTER)
+    state.controller_epoch = 0
+    assert not state.is_leap(HIGHEST)
+    assert state.is_leap(LAST)
 
 
 def test_requests_may_name_more_as_epochs_pass() -> None:
