@@ -32,12 +32,16 @@ KINDS: Final = {
     "slow_disk": 2,
     "replace_disk": 1,
     "empty_files": 1,
+    "kill_peers": 1,
+    "strand": 1,
 }
 #: Comes as well where brokers flush each batch.
 FLUSHED_KINDS: Final = {**KINDS, "lose_all_power": 1}
 #: How often nothing happens for a while after a fault. Without it, brisk faults leave a cluster nothing to lose.
 LULLS: Final = 0.1
 LULL_MS_MAX: Final = 12_000
+#: How much more often a favoured kind comes.
+FAVOURED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class FaultPace:
     length_ms_max: int = 15_000
     is_flushed: bool = False  # brokers flush each batch, so that they may lose power at any time
     left_out: frozenset[str] = frozenset()  # kinds that do not happen
+    favoured: frozenset[str] = frozenset()  # kinds that happen often
 
 
 class DecisionError(Exception):
@@ -87,6 +92,7 @@ def draw_decisions(
     pace = pace or FaultPace()
     weights = FLUSHED_KINDS if pace.is_flushed else KINDS
     kinds = [kind for kind in weights if kind not in pace.left_out]
+    chances = [weights[kind] * (FAVOURED if kind in pace.favoured else 1) for kind in kinds]
     drawn: list[Decision] = []
     at_ms = 0
     while True:
@@ -95,7 +101,7 @@ def draw_decisions(
             at_ms += int(rng.random() * LULL_MS_MAX)
         if at_ms >= length_ms:
             return drawn
-        kind = rng.choices(kinds, [weights[kind] for kind in kinds])[0]
+        kind = rng.choices(kinds, chances)[0]
         drawn.append(Decision(at_ms, kind, rng.choice(node_ids), _short(rng, pace.length_ms_max), rng.getrandbits(32)))
 
 

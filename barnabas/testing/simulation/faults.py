@@ -9,6 +9,8 @@ so it may lose power at any time. So may brokers that flush each batch before th
 Of several controllers, one gets an empty disk in a calm only, too: static voters have no directory ids, so it forgets
 its vote, and must not be needed for what was committed before (docs/internals/quorum.md).
 
+A broker that is in no ISR may lose power at any time: `strand` leaves one broker alone in all of them.
+
 Threads: the driver's task.
 """
 
@@ -34,6 +36,8 @@ CLOCK_JUMP_MS_MAX: Final = 600_000
 REVIVE_NS: Final = 100 * NS_PER_MS
 CALM_NS: Final = 20_000 * NS_PER_MS
 IN_SYNC_NS: Final = 60_000 * NS_PER_MS
+#: How long the others may stay in ISRs, at most, once they are cut off.
+ALONE_NS: Final = 15_000 * NS_PER_MS
 #: After a disk is repaired: an error that was met before takes its directory offline within this time.
 REPAIR_NS: Final = 3_000 * NS_PER_MS
 #: The default of broker.session.timeout.ms, and how long a broker is gone beyond it.
@@ -45,6 +49,8 @@ QUORUM_MS: Final = 3_000
 AMONG_PEERS: Final = 0.5
 #: How often a node that is deposed is cut off; otherwise it is paused.
 CUT_OFF: Final = 0.7
+#: How often a broker that is cut off, and in no ISR, loses power.
+STRANDED_WITHOUT_POWER: Final = 0.5
 LINK_DELAYS_MS: Final = (20, 200, 1_500)
 
 
@@ -71,6 +77,7 @@ class Faults:
         self._lasting = 0  # faults that have not ended
         self.is_power_out = False  # a broker has lost records, and is not in sync again
         self._length_ns = 0  # of the fault that begins
+        self._is_healed = False  # no fault may begin any more
         nodes.tell = self._tell
 
     def run(self, end_ns: int) -> None:
@@ -98,6 +105,7 @@ class Faults:
 
     def heal(self) -> None:
         """End all faults: every node runs, every link works, and every clock is right."""
+        self._is_healed = True
         self._tell("everything is healed")
         self._network.heal_all()
         for node in self._nodes.by_id.values():
@@ -115,6 +123,43 @@ class Faults:
             self._tell(f"{node.name} is killed")
             node.kill()
             self._later(lambda: self._start(node))
+
+    def kill_peers(self, node: SimulatedNode) -> None:
+        """End the processes of all other nodes of a role at once; start them again later."""
+        for peer in self._peers(node):
+            self.kill(peer)
+
+    def strand(self, node: SimulatedNode) -> None:
+        """Leave a broker alone in all ISRs, one follower after the other, and end it as the others come back.
+
+        Cut off, the others may lose power, since nothing that was acknowledged depends on them. None of them may lead
+        before it has copied again.
+        """
+        if isinstance(node, SimulatedController) or not self._comes_calm_for(node):
+            return
+        peers = self._peers(node)
+        loses_power = self._random.random() < STRANDED_WITHOUT_POWER
+        links: list[tuple[str, str]] = []
+        self._lasting += 1
+        for peer in peers:
+            if self._is_healed:
+                break
+            self._tell(f"{peer.name} is cut off, to leave {node.name} alone")
+            own_links = _links(peer, self._nodes.by_id.values())
+            self._cut_links(own_links)
+            links += own_links
+            self._wait_for(functools.partial(self._nodes.has_left_isrs, peer), ALONE_NS)
+        if not self._is_healed:
+            if self._nodes.is_alone(node):
+                for peer in peers:
+                    if loses_power and peer.is_running:
+                        self._tell(f"{peer.name} loses power")
+                        peer.lose_power(self._random)
+                        self._start(peer)
+                self.kill(node)
+            self._tell(f"those are back that left {node.name} alone")
+            self._heal_links(links)
+        self._lasting -= 1
 
     def lose_power(self, node: SimulatedNode) -> None:
         """End a process and lose what its disk has not flushed; start it again later."""
@@ -269,8 +314,11 @@ class Faults:
         return not self._lasting and nodes.are_in_sync() and nodes.controllers_agree() and not nodes.is_deciding()
 
     def _wait_for_calm(self, limit_ns: int) -> None:
+        self._wait_for(self._is_calm, limit_ns)
+
+    def _wait_for(self, has_come: Callable[[], bool], limit_ns: int) -> None:
         limit_ns += self._scheduler.now_ns
-        while not self._is_calm() and self._scheduler.now_ns < limit_ns:
+        while not has_come() and self._scheduler.now_ns < limit_ns:
             self._scheduler.sleep_ns(REVIVE_NS)
 
     def _harm_disk(self, node: SimulatedNode, words: str) -> None:
@@ -306,15 +354,21 @@ class Faults:
 
     def _cut(self, words: str, links: list[tuple[str, str]]) -> None:
         self._tell(words)
-        for source, target in links:
-            self._network.cut(source, target)
+        self._cut_links(links)
 
         def heal() -> None:
             self._tell(f"{words}: ended")
-            for source, target in links:
-                self._network.heal(source, target)
+            self._heal_links(links)
 
         self._later(heal)
+
+    def _cut_links(self, links: list[tuple[str, str]]) -> None:
+        for source, target in links:
+            self._network.cut(source, target)
+
+    def _heal_links(self, links: list[tuple[str, str]]) -> None:
+        for source, target in links:
+            self._network.heal(source, target)
 
     def _later(self, function: Callable[[], None]) -> None:
         def ending() -> None:

@@ -23,6 +23,7 @@ from barnabas.cluster.plan import Plan
 from barnabas.common import threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.ids import uuid_to_string
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.config.config import BROKER, CONTROLLER, Config
 from barnabas.config.errors import ConfigError
 from barnabas.controller.image import Image
@@ -66,6 +67,7 @@ class SimulatedNode:
         self.is_stopping = False  # its latest process was asked to stop
         self.problems: list[str] = []  # why its processes ended, unless they were asked to
         self.disks = 1  # how many it has had
+        self.starts = 0  # of its processes
         self.tell: Callable[[str], None] = lambda _text: None  # replaced by Nodes
         self._step_ns = random.Random(f"{scheduler.seed}/speed/{node.name}").choice(STEPS_NS)
         self._hits = 0  # operations of its disk that had failed when its latest process started
@@ -85,6 +87,7 @@ class SimulatedNode:
     def start(self) -> None:
         """Start a process; returns at once."""
         assert not self.is_running, f"{self.name} runs already"
+        self.starts += 1
         self.server = None
         self.is_stopping = False
         self._stopping = None
@@ -313,6 +316,13 @@ class Nodes:
         for node in self.by_id.values():
             node.start()
 
+    def era(self, tp: TopicPartition) -> tuple[int, int]:
+        """Return how many processes of brokers have started so far, and the committed leader epoch (-1: unknown)."""
+        image = self.committed_image()
+        topic = None if image is None else image.topic(tp.topic)
+        epoch = -1 if topic is None else topic.partitions[tp.partition].leader_epoch
+        return sum(broker.starts for broker in self.brokers), epoch
+
     def all_serve(self) -> bool:
         """Return whether every node runs, and the active controller uses the present process of every broker."""
         if not all(node.is_running and not node.is_stopping and node.server for node in self.by_id.values()):
@@ -331,6 +341,16 @@ class Nodes:
         """Return whether every node serves, and every replica of every partition is in its ISR."""
         image = self.committed_image() if self.all_serve() else None
         return image is not None and all(len(each.isr) == len(each.replicas) for _, _, each in image.each_partition())
+
+    def has_left_isrs(self, broker: SimulatedNode) -> bool:
+        """Return whether no ISR names a broker."""
+        image = self.committed_image()
+        return image is not None and all(broker.node.node_id not in each.isr for _, _, each in image.each_partition())
+
+    def is_alone(self, broker: SimulatedNode) -> bool:
+        """Return whether a broker is the only member of every ISR."""
+        image = self.committed_image()
+        return image is not None and all(each.isr == (broker.node.node_id,) for _, _, each in image.each_partition())
 
     def controllers_agree(self) -> bool:
         """Return whether every controller runs, knows the same leader, and has the log up to what is committed."""

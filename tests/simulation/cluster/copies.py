@@ -2,7 +2,7 @@
 
 1. When it is acknowledged, at least min.insync.replicas brokers have it.
 2. Then, and at each look, every member of the committed ISR has it, whether its process runs or not.
-3. At each look, a broker that is fenced leads nothing, and is in no ISR with others.
+3. At each look, a broker that is fenced or about to stop leads nothing, and is in no ISR with others.
 
 A broker whose log is not open yet after a start counts as having it. So does every broker while one has lost power, and
 is not in sync again: its unflushed records are gone, and its place in the ISR ends with its session.
@@ -49,8 +49,10 @@ class Copies:
             self._check_isr(tp, offset)
         for topic, index, state in image.each_partition():
             for member in {state.leader} | (set(state.isr) if len(state.isr) > 1 else set()):
-                if member in image.brokers and image.brokers[member].is_fenced:
-                    self.problems.append(f"{topic.name}-{index}: broker {member} is fenced, but in {state}")
+                broker = image.brokers.get(member)
+                if broker is not None and not broker.is_active:
+                    is_what = "fenced" if broker.is_fenced else "about to stop"
+                    self.problems.append(f"{topic.name}-{index}: broker {member} is {is_what}, but in {state}")
 
     def _check_isr(self, tp: TopicPartition, offset: int) -> None:
         image = self._nodes.committed_image()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
@@ -37,12 +37,15 @@ from tests.simulation.cluster.quorum import QuorumWatch
 from tests.simulation.cluster.stuck import LOOK_NS, StuckRequests
 from tests.simulation.cluster.swarm import (
     FLUSHED,
+    LAGGING,
+    RESTLESS,
     SLOW_FETCHER,
     draw_delay_ns,
     draw_pace,
     draw_settings,
     draw_slow_fetchers,
     end_slow_fetcher,
+    told_pace,
 )
 from tests.simulation.load.clients.admin import Admin
 from tests.simulation.load.clients.client import Client
@@ -101,10 +104,12 @@ class Run:
         self._network = network
         self._story = story
         swarm = random.Random(f"{scheduler.seed}/swarm")
-        pace = draw_pace(swarm) if story.varied else FaultPace()
-        if story.voters:
-            pace = replace(pace, left_out=pace.left_out | {"replace_disk"})
+        pace = told_pace(draw_pace(swarm) if story.varied else FaultPace(), story)
         settings = draw_settings(swarm) if story.varied else {}
+        if story.laggards:
+            settings |= LAGGING
+        if story.restless:
+            scheduler.pace = RESTLESS
         flushed = FLUSHED if pace.is_flushed else {}
         acls = ACLS if story.deciders else {}
         config = {**CONFIG, **settings, **flushed, **acls}
@@ -113,7 +118,8 @@ class Run:
             for key in flushed:  # Why: its log must be durable by itself, and not because each append is flushed
                 controller.properties.pop(key)
         if story.varied:
-            for broker_id, pause_ms in draw_slow_fetchers(swarm, range(story.brokers)).items():
+            slow = draw_slow_fetchers(swarm, range(story.brokers), has_laggards=bool(story.laggards))
+            for broker_id, pause_ms in slow.items():
                 properties = self.nodes.by_id[broker_id].properties
                 properties[SLOW_FETCHER] = pause_ms
                 # Why: a batch of each partition in so long a time would be less than producers without acks send.
@@ -128,7 +134,7 @@ class Run:
         self._quorum = QuorumWatch(self.nodes)
         self._copies = Copies(self.nodes, min(2, story.brokers), lambda: self.faults.is_power_out)
         draw = random.Random(f"{scheduler.seed}/story").randrange
-        self.load = Load(Setting(story, self.nodes.bootstrap(), draw, self._copies.acknowledged))
+        self.load = Load(Setting(story, self.nodes.bootstrap(), draw, self._copies.acknowledged, self.nodes.era))
         self._processes = 0
         self._troubles: list[str] = []  # what clients waited for in the end
         self._outcome = Outcome()

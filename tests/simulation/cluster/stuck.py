@@ -5,9 +5,11 @@ A request is stuck if it is found in several looks in a row, while its process r
 1. in the purgatory of produce requests although its partitions have reached their offsets, or have failed;
 2. in the purgatory of fetch requests although there is something to read, or an error to report;
 3. in either although its time is up;
-4. in a queue: of requests without a handler, of answers without a processor.
+4. in a queue: of requests without a handler, of answers without a processor;
+5. in a connection that may be read, and has enough bytes to be.
 
 A broker whose disk is not sound is left alone, and for a while after that: its handlers may be in a flush of seconds.
+But no request waits for a handler while another one sleeps.
 The looks take no lock: a task of the simulation is not interrupted in between.
 
 Threads: a task of its own.
@@ -47,11 +49,12 @@ class StuckRequests:
             if not broker.disk.faults.is_sound:
                 self._left_out[broker.name] = LOOKS_LEFT_OUT
             left_out = self._left_out[broker.name] = max(0, self._left_out.get(broker.name, 0) - 1)
-            if left_out or not broker.is_running or broker.process.is_paused:
+            if not broker.is_running or broker.process.is_paused:
                 continue
             if getattr(broker.server, "services", None) is None:
                 continue
-            for found, words in self._stuck(broker):
+            stuck = _without_handler(broker) if left_out else self._stuck(broker)
+            for found, words in stuck:
                 seen[found] = self._seen.get(found, 0) + 1
                 if seen[found] == LOOKS:
                     self.problems.append(f"{broker.name}: {words}")
@@ -72,9 +75,27 @@ class StuckRequests:
         for request in list(channel.requests.queue):
             if request is not None:
                 yield request, "a request waits in the queue, and no handler takes it"
+        yield from _unread(broker)
         for responses in list(channel._responses.values()):
             for answered in list(responses.queue):
                 yield answered, "an answer waits in the queue, and no processor takes it"
+
+
+def _without_handler(broker: Any) -> Iterator[tuple[Any, str]]:
+    requests = broker.server.network.channel.requests
+    if requests.sleeping_handlers():
+        for request in filter(None, list(requests.queue)):
+            yield request, "a request waits in the queue, and a handler sleeps"
+
+
+def _unread(broker: Any) -> Iterator[tuple[Any, str]]:
+    for processor in broker.server.network.sockets.processors():
+        for connection in processor.connections():
+            if not connection.is_muted and connection.outgoing is None and not connection.is_closed:
+                socket = broker.process.descriptors.get(connection.fd)
+                end = None if socket is None else socket.pollable
+                if end is not None and len(end.received) >= max(1, connection.expected_bytes):
+                    yield connection, "bytes wait in a connection, and its processor does not read them"
 
 
 def _waiting(purgatory: Any) -> list[Any]:

@@ -8,15 +8,18 @@ Threads: none.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from barnabas.testing.simulation.fault_decisions import KINDS, FaultPace
+from barnabas.testing.simulation.machine.scheduler import Pace
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
     from barnabas.testing.simulation.nodes import SimulatedNode
+    from tests.simulation.load.story import Story
 
 #: Setting -> values in place of a default that is too long for a short life.
 SHORT: Final[Mapping[str, Sequence[str]]] = {
@@ -49,6 +52,17 @@ CHOICES: Final[Mapping[str, Sequence[str]]] = {
 
 
 FLUSHED: Final = {"log.flush.interval.messages": "1"}
+#: What a story's `outages` make frequent.
+OUTAGES: Final = frozenset({"lose_power", "lose_all_power"})
+#: What its `stranded` makes frequent.
+STRANDING: Final = frozenset({"strand", "kill_peers"})
+#: Of a story's `haste`.
+HASTY_GAP_MS, HASTY_LENGTH_MS = 1_500, 5_000
+#: Of a story's `laggards`: a follower that waits for so long before each fetch may lag for so long.
+LAGGING: Final = {"replica.lag.time.max.ms": "1000"}
+LAGGARD_MS: Final = "600"
+#: Of a story's `restless`.
+RESTLESS: Final = Pace(2.0, 0.01, 50_000_000)
 #: How long a broker waits after each fetch of a follower.
 SLOW_FETCHER: Final = "barnabas.slow.motion.fetcher.ms"
 
@@ -61,14 +75,30 @@ def draw_pace(rng: random.Random) -> FaultPace:
         length_ms_max=rng.choice((1_500, 6_000, 15_000)),
         is_flushed=rng.random() < 0.35,
         left_out=left_out if len(left_out) < len(KINDS) else frozenset(),
+        favoured=frozenset({rng.choice(list(KINDS))} if rng.random() < 0.5 else ()) - left_out,
     )
 
 
-def draw_slow_fetchers(rng: random.Random, broker_ids: Sequence[int]) -> dict[int, str]:
+def told_pace(pace: FaultPace, story: Story) -> FaultPace:
+    """Return the faults of one life as its story changes them."""
+    if story.haste:
+        pace = replace(pace, gap_ms_max=HASTY_GAP_MS, length_ms_max=HASTY_LENGTH_MS, left_out=frozenset())
+    if story.outages:
+        pace = replace(pace, is_flushed=story.outages == 1, left_out=pace.left_out - OUTAGES, favoured=OUTAGES)
+    if story.stranded:
+        pace = replace(pace, left_out=pace.left_out - STRANDING, favoured=STRANDING)
+    if story.voters:
+        pace = replace(pace, left_out=pace.left_out | {"replace_disk"})
+    return pace
+
+
+def draw_slow_fetchers(rng: random.Random, broker_ids: Sequence[int], *, has_laggards: bool = False) -> dict[int, str]:
     """Return broker -> how long it waits before each fetch, for those that copy more slowly than the others."""
-    if rng.random() < 0.4:
-        return {}
-    return {rng.choice(broker_ids): rng.choice(("20", "150", "600"))}
+    has_none = rng.random() < 0.4
+    found = {rng.choice(broker_ids): rng.choice(("20", "150", LAGGARD_MS))}
+    if has_laggards:
+        return dict.fromkeys(found, LAGGARD_MS)
+    return {} if has_none else found
 
 
 def end_slow_fetcher(broker: SimulatedNode) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.config import Config
-from tests.simulation.cluster.swarm import SLOW_FETCHER, end_slow_fetcher
+from barnabas.testing.simulation.fault_decisions import FaultPace
+from tests.simulation.cluster.swarm import (
+    OUTAGES,
+    SLOW_FETCHER,
+    STRANDING,
+    draw_slow_fetchers,
+    end_slow_fetcher,
+    told_pace,
+)
+from tests.simulation.load.story import Story
 
 
 def broker(*, has_server: bool = True, is_running: bool = True) -> Any:
@@ -40,3 +50,22 @@ def test_a_broker_that_does_not_serve_starts_fast(state: dict[str, bool]) -> Non
     slow = broker(**state)
     end_slow_fetcher(slow)
     assert slow.properties == {}
+
+
+def test_a_story_changes_how_faults_come() -> None:
+    pace = FaultPace(left_out=OUTAGES | STRANDING | {"kill"})
+    assert told_pace(pace, Story()) == pace
+    assert not told_pace(pace, Story(haste=1)).left_out
+    flushed, unflushed = told_pace(pace, Story(outages=1)), told_pace(pace, Story(outages=2))
+    assert (flushed.is_flushed, unflushed.is_flushed) == (True, False)
+    assert flushed.favoured == OUTAGES
+    assert flushed.left_out == STRANDING | {"kill"}
+    assert told_pace(pace, Story(stranded=1)).left_out == OUTAGES | {"kill"}
+    assert "replace_disk" in told_pace(pace, Story(voters=1)).left_out
+
+
+def test_a_story_with_laggards_always_has_one() -> None:
+    drawn = [draw_slow_fetchers(random.Random(seed), range(3)) for seed in range(20)]
+    assert {} in drawn
+    lagging = [draw_slow_fetchers(random.Random(seed), range(3), has_laggards=True) for seed in range(20)]
+    assert all(list(each.values()) == ["600"] for each in lagging)

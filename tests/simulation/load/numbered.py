@@ -87,7 +87,7 @@ class Numbered(Part):
         self.clients += [
             PipeliningProducer(
                 story.producers + number, setting.bootstrap, NUMBERED, story.partitions, self.journal, setting.draw,
-                setting.pause_s,
+                setting.pause_s, era=setting.era,
             )
             for number in range(story.pipelining)
         ]  # fmt: skip

@@ -40,7 +40,13 @@ class Story:
     controllers: int = 1
     deciders: int = 0  # admins that note what the controllers acknowledged
     sharers: int = 0  # members of a share group (KIP-932)
-    voters: int = 0  # 1: the voters among several controllers change. Not drawn; `--story controllers=3,voters=1`
+    # Not drawn, but given by `--story`: what the seed draws now and then, always.
+    voters: int = 0  # 1: the voters among several controllers change; needs controllers=3
+    haste: int = 0  # 1: faults are short, come one after the other, and none is left out
+    outages: int = 0  # 1: brokers flush each batch, and often lose power, all at once too; 2: they do not flush
+    stranded: int = 0  # 1: brokers are often left alone in ISRs, and end
+    laggards: int = 0  # 1: one broker copies so slowly that it leaves ISRs and comes back
+    restless: int = 0  # 1: threads are interrupted nearly everywhere, and often lose the processor for a time
 
     @classmethod
     def drawn(cls, seed: int, **given: int) -> Story:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from tests.eos.proof import differences
 from tests.simulation.checks.transactions import Logged, Outcome, Place, TransactionJournal, Value
@@ -70,6 +70,7 @@ class Transacted(Part):
     def check(self) -> Iterable[str]:
         """See Part."""
         yield from problems_of(self.clients)
+        yield from _fenced_early(self._setting, self.clients)
         final = {
             place: [
                 Logged(offset, value, offset in self._committed[place]) for offset, value in sorted(records.items())
@@ -129,6 +130,7 @@ class Copied(Part):
     def check(self) -> Iterable[str]:
         """See Part: what was copied is what is below the committed offset, once and in order."""
         yield from problems_of(self.clients)
+        yield from _fenced_early(self._setting, self.clients)
         for (number, partition), end in self._ends.items():
             source = [
                 "{} {}".format(*record).encode()
@@ -143,6 +145,16 @@ class Copied(Part):
     def summary(self) -> str:
         """See Part."""
         return f"{sum(map(len, self._copies.values()))} records copied exactly once"
+
+
+def _fenced_early(setting: Setting, clients: Iterable[Any]) -> Iterable[str]:
+    """Yield who lost a transaction although nothing broke, and its time was not up.
+
+    Why not with faults: a request to begin anew that was repeated may be carried out late, and clocks may jump.
+    """
+    if not setting.story.faults:
+        for client in clients:
+            yield from getattr(client, "fenced_early", ())
 
 
 def value_of(got: Got) -> Value:

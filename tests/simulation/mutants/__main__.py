@@ -18,7 +18,7 @@ from typing import Final
 
 from barnabas.common.clock import SystemClock
 from tests.simulation.mutants.results import Result, checker_of, key_of, load, problem_of, report, save
-from tests.simulation.mutants.tables.all import AREA_OF, AREAS, MUTANTS, STORIES
+from tests.simulation.mutants.tables.all import AREAS, MUTANTS, story_of
 from tests.support.seeded_run import say
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -81,9 +81,9 @@ def _run(name: str, limit: int, earlier: Result | None, sound: Sound) -> Result:
     problem = ""
     while seeds < limit and not problem:
         given = ("--runs", str(limit - seeds), "--until-failure", "--mutant", name)
-        code, lines = _simulate(seeds + 1, STORIES[AREA_OF[name]], *given)
+        code, lines = _simulate(seeds + 1, story_of(name), *given)
         seeds += next((int(line.split()[0]) for line in lines if " runs, " in line), 1)
-        if code and sound.passes(AREA_OF[name], seeds):
+        if code and sound.passes(story_of(name), seeds):
             problem = problem_of(lines)
     seconds += (clock.monotonic_ns() - started_ns) / 1e9
     return Result(key_of(name), seeds, bool(problem), checker_of(problem), problem, seconds)
@@ -95,18 +95,18 @@ class Sound:
     def __init__(self) -> None:
         self._passes: dict[tuple[str, int], bool] = {}
 
-    def passes(self, area: str, seed: int) -> bool:
-        """Run a seed of an area's story without a mutant, unless that was done before."""
-        if (area, seed) not in self._passes:
-            code, lines = _simulate(seed, STORIES[area])
-            self._passes[area, seed] = not code
+    def passes(self, story: str, seed: int) -> bool:
+        """Run a seed of a story without a mutant, unless that was done before."""
+        if (story, seed) not in self._passes:
+            code, lines = _simulate(seed, story)
+            self._passes[story, seed] = not code
             if code:
-                say(f"THE UNMUTATED CODE FAILS: seed {seed} of {area}: {problem_of(lines)}")
-        return self._passes[area, seed]
+                say(f"THE UNMUTATED CODE FAILS: seed {seed} of {story}: {problem_of(lines)}")
+        return self._passes[story, seed]
 
     def failing(self) -> list[str]:
         """The seeds that failed, in words."""
-        return sorted(f"{seed} of {area}" for (area, seed), passes in self._passes.items() if not passes)
+        return sorted(f"{seed} of {story}" for (story, seed), passes in self._passes.items() if not passes)
 
 
 def _simulate(seed: int, story: str, *given: str) -> tuple[int, list[str]]:

@@ -23,6 +23,7 @@ class Mutant(NamedTuple):
     becomes: str
     breaks: str  # the promise, in words
     mended: str = ""  # the commit that mended this very fault, if the code once had it
+    life: str = ""  # parts of a story (load/story.py) that show it sooner than the story of its area alone
 
     @property
     def module_name(self) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.simulation.mutants.mutant import Mutant
-from tests.simulation.mutants.tables.all import AREA_OF, AREAS, MUTANTS, REPLACED, STORIES
+from tests.simulation.mutants.tables.all import AREAS, MUTANTS, REPLACED, STORIES, story_of
 
 TEXT_MAX: Final = 100
 
@@ -26,6 +26,7 @@ CHECKERS: Final = (
             r"|torn|wrong outcome|G0|G1a|G1b|G1c|precommitted read|nonmonotonic poll|sums"
             r"|two owners|former owner|owned at a time|fenced member|old commit|gap|zombie"
             r"|offset went back|unread|two states|epoch back|no prefix|came back"
+            r"|forgotten|fenced early"
             r"|two leaders|voted twice|two histories|not durable|incomplete|taken back|given twice): .*",
             re.DOTALL,
         ),
@@ -61,7 +62,7 @@ class Result(NamedTuple):
 def key_of(name: str) -> str:
     """What must be the same of a mutant for a result to count."""
     mutant = MUTANTS[name]
-    return f"{mutant.module}\n{mutant.part}\n{mutant.becomes}\n{STORIES[AREA_OF[name]]}"
+    return f"{mutant.module}\n{mutant.part}\n{mutant.becomes}\n{story_of(name)}"
 
 
 def problem_of(lines: Iterable[str]) -> str:
@@ -100,7 +101,8 @@ def report(results: Mapping[str, Result], notes: Sequence[str]) -> str:
         "",
         "Each row is a mistake of one line, made on purpose in the code under test, and what the simulator did with",
         "it: the first seed that fails (from 1 on), though it passes without the mistake, and the check that noticed",
-        "it. The lives of an area have the story that stands above its table. `make mutants` writes this page.",
+        "it. The lives of an area have the story that stands above its table, and those of a mutant what its row adds.",
+        "`make mutants` writes this page.",
         "",
         f"{len(MUTANTS)} mutants, {len(results)} of them run: {len(caught)} caught, {soon} of these within 50 seeds.",
         *notes,
@@ -113,8 +115,8 @@ def report(results: Mapping[str, Result], notes: Sequence[str]) -> str:
             "",
             f"Story: `{STORIES[area]}`",
             "",
-            "| mutant | breaks | seed | noticed by | seconds |",
-            "|---|---|---|---|---|",
+            "| mutant | breaks | story | seed | noticed by | seconds |",
+            "|---|---|---|---|---|---|",
         ]
         lines += [_row(name, mutant, results.get(name)) for name, mutant in mutants.items()]
     return "\n".join(lines) + "\n"
@@ -122,6 +124,7 @@ def report(results: Mapping[str, Result], notes: Sequence[str]) -> str:
 
 def _row(name: str, mutant: Mutant, result: Result | None) -> str:
     breaks = mutant.breaks + (f" (once a fault of ours, mended in {mutant.mended})" if mutant.mended else "")
+    breaks += f" | {mutant.life}" if mutant.life else " |"
     if result is None:
         return f"| {name} | {breaks} | not run | | |"
     if not result.caught:

@@ -93,7 +93,7 @@ def test_results_are_kept_until_the_mutant_changes(tmp_path: Path) -> None:
     name = "leader-epoch-stays"
     kept = {
         name: Result(key_of(name), 4, True, "lost", "lost: 1", 2.5),
-        "old-isr-proposals-count": Result("another mistake", 4, True, "lost", "lost: 1", 2.5),
+        "the-fenced-join-isrs": Result("another mistake", 4, True, "lost", "lost: 1", 2.5),
         "gone": Result("", 4, True, "lost", "lost: 1", 2.5),
     }
     save(tmp_path / "build" / "mutants.json", kept)
@@ -104,7 +104,7 @@ def test_results_are_kept_until_the_mutant_changes(tmp_path: Path) -> None:
 def test_the_table_has_a_row_for_every_mutant() -> None:
     caught = Result("", 4, True, "invariant", "t-0: epoch 3 | two leaders", 2.5)
     missed = Result("", 2000, False, "", "", 3600.0)
-    text = report({"leader-epoch-stays": caught, "old-isr-proposals-count": missed}, ["A note."])
+    text = report({"leader-epoch-stays": caught, "the-fenced-join-isrs": missed}, ["A note."])
     assert all(f"| {name} |" in text for name in MUTANTS)
     assert "2 of them run: 1 caught, 1 of these within 50 seeds." in text
     assert "| 4 | t-0: epoch 3 \\| two leaders | 2 |" in text

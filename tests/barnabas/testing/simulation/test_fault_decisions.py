@@ -35,6 +35,13 @@ def test_every_kind_comes_unless_it_is_left_out() -> None:
     assert kinds(FaultPace(is_flushed=True)) == set(FLUSHED_KINDS)
 
 
+def test_a_favoured_kind_comes_often() -> None:
+    def count(pace: FaultPace) -> int:
+        return sum(each.kind == "strand" for each in draw_decisions(random.Random(1), [0], 3_000_000, pace))
+
+    assert count(FaultPace(favoured=frozenset({"strand"}))) > 3 * count(FaultPace())
+
+
 def test_every_kind_is_a_method_of_the_faults() -> None:
     assert all(callable(getattr(Faults, kind, None)) for kind in FLUSHED_KINDS)
 

@@ -1,11 +1,14 @@
 """An idempotent producer with several batches on their way, as Kafka's own: order must hold across failures.
 
 It sends up to five batches over one connection before it reads the first answer, and repeats those without an
-acknowledgement in their order. Every request of a connection is answered in turn, unless the connection ends.
+acknowledgement in their order. Every request of a connection is answered in turn, unless the connection ends. It keeps
+a connection for several turns, so an answer too many is noticed.
 
 A broker that restarts remembers one batch of each producer, as in Kafka. So of several batches whose answers were lost,
 the earlier ones may be in the log and never be acknowledged. Then the producer gives them up, and begins its next
-epoch: what is still on its way is refused then.
+epoch: what is still on its way is refused then. A leader that has run all the while remembers all five.
+
+Now and then the producer begins its next epoch by itself, and then sends what its former self could have.
 
 Threads: a client has one task.
 """
@@ -15,13 +18,15 @@ from __future__ import annotations
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.k00_produce import ProduceRequest
-from tests.simulation.load.clients.client import REQUEST_TIMEOUT_MS, UnexpectedAnswerError
+from tests.simulation.load.clients.client import REQUEST_TIMEOUT_MS, Address, UnexpectedAnswerError
 from tests.simulation.load.clients.producers import (
     PRODUCE_VERSION,
     RECORDS_MAX,
@@ -36,6 +41,8 @@ IN_FLIGHT_MAX: Final = 5
 GAPS: Final = 4  # before one of so many sequences of batches, the second one is sent first
 #: So often a leader answers that a batch does not continue what it has, before the producer gives up.
 REFUSALS_MAX: Final = 100
+EPOCHS: Final = 15  # in one of so many turns, the producer begins its next epoch
+HANG_UPS: Final = 3  # in one of so many turns, it closes its connection
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -51,16 +58,25 @@ class _Batch(NamedTuple):
     data: bytes
 
 
+class _Former(NamedTuple):
+    producer: tuple[int, int]  # id and epoch
+    sequence: int  # the next one in a partition
+
+
 class PipeliningProducer(IdempotentProducer):
     """See the module."""
 
     _journal: GivingUp
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any, era: Callable[[TopicPartition], tuple[int, int]]) -> None:
         super().__init__(*arguments)
+        self._era = era  # changes when a broker starts, and when a leader is elected
         self._correlation_id = 0
         self._refusals = 0  # of the first batch, in a row
         self._acknowledged: set[int] = set()  # partitions whose leaders know this epoch
+        self._former: dict[int, _Former] = {}  # partition -> the last epoch whose batches its leader has
+        self._connected: tuple[Address, socket.socket] | None = None
+        self._since = (0, -1, -1)  # `_now` when the batches that wait were sent first
         self.problems: list[str] = []
 
     def run(self) -> None:
@@ -72,12 +88,25 @@ class PipeliningProducer(IdempotentProducer):
             self._refusals = 0
             if len(waiting) > 1 and partition in self._acknowledged and not self._draw(GAPS):
                 self._leave_a_gap(partition, waiting[1])
+            self.leader(self._topic, partition)
+            self._since = self._now(partition)
             while waiting:
                 self._send_all(partition, waiting)
                 if self._refusals > REFUSALS_MAX:
                     self._give_up(partition, waiting)
+            if partition in self._acknowledged and partition in self._former:
+                self._act_as(self._former.pop(partition), partition)
+            if not self._draw(HANG_UPS):
+                self._hang_up()
+            if not self._draw(EPOCHS):
+                self._begin_epoch()
             self._between.wait(self._pause_s)
+        self._hang_up()
         self.close()
+
+    def _now(self, partition: int) -> tuple[int, int, int]:
+        """Return what stays the same while one process leads a partition, as this client knows too."""
+        return (self.leader_epoch(self._topic, partition), *self._era(TopicPartition(self._topic, partition)))
 
     def _next_batch(self, partition: int) -> _Batch:
         sent = [self._journal.next(partition, self._number) for _ in range(1 + self._draw(RECORDS_MAX))]
@@ -93,15 +122,33 @@ class PipeliningProducer(IdempotentProducer):
         if answer is not None and not answer.responses[0].partition_responses[0].error_code:
             self.problems.append(f"gap: {self.name} left one in {self._topic}-{partition}")
 
+    def _act_as(self, former: _Former, partition: int) -> None:
+        """Send a batch of an earlier epoch, which no leader may append that has a batch of this one."""
+        sent = [self._journal.next(partition, self._number)]
+        for each in sent:
+            self._journal.refused(partition, each)
+        data = batch_of(sent, self._clock.wall_ms(), former.producer, former.sequence)
+        answer = self.ask_leader(self._topic, partition, produce_request(self._topic, partition, data), PRODUCE_VERSION)
+        if answer is not None and not answer.responses[0].partition_responses[0].error_code:
+            self.problems.append(
+                f"zombie: {self.name} as {former.producer} wrote to {self._topic}-{partition}, after {self._producer}"
+            )
+
     def _give_up(self, partition: int, waiting: deque[_Batch]) -> None:
         for batch in waiting:
             for each in batch.sent:
                 self._journal.refused(partition, each)
         waiting.clear()
+        self._refusals = 0
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        """Take the next epoch, as clients without a transactional id do by themselves."""
+        for partition in self._acknowledged:
+            self._former[partition] = _Former(self._producer, self._sequences[partition])
         self._acknowledged.clear()
         self._sequences = [0] * self._partitions
         self._producer = (self._producer[0], self._producer[1] + 1)
-        self._refusals = 0
 
     def _send_all(self, partition: int, waiting: deque[_Batch]) -> None:
         """Send all batches that wait over a new connection, and take the answers; what fails stays in the queue."""
@@ -111,21 +158,32 @@ class PipeliningProducer(IdempotentProducer):
             return
         failed: list[_Batch] = []
         try:
-            connection = socket.create_connection(address, timeout=REQUEST_TIMEOUT_MS / 1000)
-            try:
-                first = self._correlation_id + 1
-                connection.sendall(b"".join([self._frame(partition, batch) for batch in waiting]))
-                for number in range(len(waiting)):
-                    answer = self._receive(connection, first + number)
-                    batch = waiting.popleft()
-                    if not self._take(partition, batch, answer.responses[0].partition_responses[0], not failed):
-                        failed.append(batch)
-            finally:
-                connection.close()
+            connection = self._connect(address)
+            first = self._correlation_id + 1
+            connection.sendall(b"".join([self._frame(partition, batch) for batch in waiting]))
+            for number in range(len(waiting)):
+                answer = self._receive(connection, first + number)
+                batch = waiting.popleft()
+                if not self._take(partition, batch, answer.responses[0].partition_responses[0], not failed):
+                    failed.append(batch)
         except OSError:
+            self._hang_up()
             self.forget()
             self.wait()
         waiting.extendleft(reversed(failed))
+
+    def _connect(self, address: Address) -> socket.socket:
+        if self._connected is not None and self._connected[0] == address:
+            return self._connected[1]
+        self._hang_up()
+        connection = socket.create_connection(address, timeout=REQUEST_TIMEOUT_MS / 1000)
+        self._connected = (address, connection)
+        return connection
+
+    def _hang_up(self) -> None:
+        if self._connected is not None:
+            self._connected[1].close()
+            self._connected = None
 
     def _frame(self, partition: int, batch: _Batch) -> bytes:
         self._correlation_id += 1
@@ -147,6 +205,11 @@ class PipeliningProducer(IdempotentProducer):
         if not is_duplicate and self.may_pass(found.error_code, f"Produce to {self._topic}-{partition}"):
             if is_first and found.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self._refusals += 1
+                if self._since == self._now(partition):
+                    self.problems.append(
+                        f"forgotten: {self._topic}-{partition} refused a batch of {self.name} in epoch "
+                        f"{self._since[0]}, in which it was sent first"
+                    )
             return False
         self._refusals = 0
         self._acknowledged.add(partition)

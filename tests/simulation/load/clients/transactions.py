@@ -77,13 +77,16 @@ class Transactional(Fetcher):
         self._added: set[Place] = set()
         self._has_offsets = False
         self._between = threading.Event()
+        self._began_ns = 0
         self.fenced = 0
+        self.fenced_early: list[str] = []  # what was refused before the transaction's time was up
         self.problems: list[str] = []
 
     def run(self) -> None:
         """Carry out transactions until it is asked to stop."""
         self.begin()
         while not self.is_stopping:
+            self._began_ns = self._clock.monotonic_ns()
             self.transact()
             self._between.wait(self._pause_s)
         self.die()
@@ -219,6 +222,8 @@ class Transactional(Fetcher):
             if error in FENCED:
                 self.fenced += 1
                 self.trouble = f"{self.name}: {what} was answered with {ErrorCode(error).name}"
+                if self._clock.monotonic_ns() < self._began_ns + self._timeout_ms * 1_000_000:
+                    self.fenced_early.append(f"fenced early: {self.trouble}, before {self._timeout_ms} ms were over")
                 raise FencedError(self.trouble)
             if not self.may_pass(error, what):
                 return answer

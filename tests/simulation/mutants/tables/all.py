@@ -54,6 +54,14 @@ MUTANTS: Final = {name: mutant for mutants in AREAS.values() for name, mutant in
 #: What was replaced since it had no effect that anybody could see.
 REPLACED: Final = (
     "the-older-value-stays was `flags[number] = DEAD` alone, which a later line undoes: nothing was removed at all.",
+    "the-last-handler-sleeps let the last handler sleep that was awake: a processor wakes one within 0.5 ms.",
+    "old-isr-proposals-count took proposals for an older state: those of another leader epoch, with a fenced member or"
+    " with an earlier process of a member are refused by other checks, and no other proposal differs from the state.",
     "isr-becomes-empty was right once eligible leader replicas were on: the last member of an ISR may leave it.",
 )
 AREA_OF: Final = {name: area for area, mutants in AREAS.items() for name in mutants}
+
+
+def story_of(name: str) -> str:
+    """Return the story of the lives of a mutant: that of its area, as the mutant changes it."""
+    return ",".join(filter(None, (STORIES[AREA_OF[name]], MUTANTS[name].life)))

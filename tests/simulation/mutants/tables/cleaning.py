@@ -12,6 +12,7 @@ CLEANING: Final = {
         "bound = min(target.last_stable_offset, target.active_segment.base_offset)",
         "bound = target.active_segment.base_offset",
         "what is not replicated and decided replaces no older record",
+        life="laggards=1,haste=1",
     ),
     "the-older-value-stays": Mutant(
         "broker.storage.cleaner.offset_map",
@@ -36,6 +37,7 @@ CLEANING: Final = {
         "horizon_ms <= self.now_ms and self.may_forget",
         "horizon_ms <= self.now_ms",
         "a tombstone stays until every replica has it",
+        life="laggards=1",
     ),
     "aborted-records-are-kept": Mutant(
         "broker.storage.cleaner.cleaner_transactions",
@@ -49,18 +51,21 @@ CLEANING: Final = {
         "and state.truncation_count == truncations",
         "and state.truncation_count >= truncations",
         "a round of the cleaner that read truncated records is dropped",
+        life="haste=1",
     ),
     "last-sequences-are-cleaned": Mutant(
         "broker.storage.cleaner.cleaner_batches",
         "return (_emptied(header), 0) if cleaning.must_stay(header) else None",
         "return None",
         "a producer's last sequence survives compaction",
+        life="haste=1",
     ),
     "retention-of-the-unreplicated": Mutant(
         "broker.storage.log.segment_keeper",
         "if state.high_watermark.offset < upper_bound or is_last_and_empty or not predicate(",
         "if is_last_and_empty or not predicate(",
         "retention deletes nothing above the high watermark",
+        life="laggards=1,haste=1",
     ),
     "retention-is-inverted": Mutant(
         "broker.storage.log.retention",

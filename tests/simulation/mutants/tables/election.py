@@ -18,12 +18,14 @@ ELECTION: Final = {
         "- set(plan.isr) - without_data))",
         "- set(plan.isr)))",
         "a broker that may have lost records leaves the eligible leader replicas",
+        life="stranded=1",
     ),
     "a-large-isr-makes-eligible": Mutant(
         "controller.decisions.elections",
         "return len(plan.isr) >= min(min_isr, len(plan.replicas))",
         "return len(plan.isr) >= len(plan.replicas)",
         "a replica is eligible if it left an ISR smaller than min.insync.replicas",
+        life="stranded=1",
     ),
     "leader-epoch-stays": Mutant(
         "controller.image",
@@ -49,11 +51,12 @@ ELECTION: Final = {
         "session.last_contact_ms + self.session_timeout_ms >= 0",
         "a broker that is silent for its session timeout is fenced",
     ),
-    "old-isr-proposals-count": Mutant(
+    "the-fenced-join-isrs": Mutant(
         "controller.decisions.alter_partition",
-        "if proposal.partition_epoch < partition.partition_epoch:",
-        "if proposal.partition_epoch < 0:",
-        "an ISR proposal counts only for the state that it was made from",
+        "if broker is None or not broker.is_active:",
+        "if broker is None:",
+        "a broker that is fenced joins no ISR",
+        life="laggards=1,haste=1",
     ),
     "published-before-durable": Mutant(
         "controller.metadata.local_client",
@@ -66,6 +69,7 @@ ELECTION: Final = {
         'fs.atomic_write(f"{directory}/{snapshot.file_name}", content)',
         'fs.write_bytes(f"{directory}/{snapshot.file_name}", content, sync=False)',
         "a snapshot is durable before the log that it replaces is deleted",
+        life="outages=2",
     ),
     "failed-pushes-are-forgotten": Mutant(
         "controller.push.broker_channel",

@@ -24,6 +24,7 @@ QUORUM: Final = {
         "role.deadline_ms = now_ms + self._election_timeout()\n            self._persist()",
         "role.deadline_ms = now_ms + self._election_timeout()",
         "a vote is on the disk before the candidate hears of it",
+        life="haste=1,outages=1",
     ),
     "votes-are-not-durable": Mutant(
         "controller.raft.election_state",
@@ -48,6 +49,7 @@ QUORUM: Final = {
         "if candidate <= self.epoch_start_offset or candidate <= self.high_watermark:",
         "if candidate <= self.high_watermark:",
         "a leader commits records of earlier epochs with one of its own only (figure 8 of the Raft paper)",
+        life="haste=1,outages=1",
     ),
     "fetches-before-the-flush": Mutant(
         "controller.raft.client.driver",
@@ -60,6 +62,7 @@ QUORUM: Final = {
         "if epoch < q.epoch:\n        return ErrorCode.FENCED_LEADER_EPOCH\n    if epoch > q.epoch:",
         "if epoch > q.epoch:",
         "a fetch counts in the epoch of its leader only",
+        life="haste=1",
     ),
     "divergence-of-controllers-stays": Mutant(
         "controller.raft.handlers.fetching",
@@ -78,6 +81,7 @@ QUORUM: Final = {
         "self._uncommitted.drop()",
         "self._uncommitted",
         "what was not committed when the lead was lost is forgotten",
+        life="haste=1",
     ),
     "answered-before-the-quorum-has-it": Mutant(
         "controller.quorum_controller",

@@ -30,18 +30,21 @@ RECOVERY: Final = {
         "max(state.recovery_point, min(offset, state.end.offset))",
         "max(state.recovery_point, state.end.offset)",
         "nothing above the recovery point counts as flushed",
+        life="outages=1",
     ),
     "truncation-keeps-the-recovery-point": Mutant(
         "broker.storage.log.segment_keeper",
         "state.recovery_point = min(state.recovery_point, offset)\n        state.log_start_offset = min(",
         "state.log_start_offset = min(",
         "what replaces truncated records is flushed, too",
+        life="outages=1,haste=1",
     ),
     "epochs-are-not-flushed": Mutant(
         "broker.storage.log.flusher",
         "self._flush_segments(pending, recovery_point)\n                state.leader_epochs.flush()",
         "self._flush_segments(pending, recovery_point)",
         "leader epochs are durable before the recovery point passes them",
+        life="outages=1,haste=1",
     ),
     "snapshots-of-producers-are-not-flushed": Mutant(
         "broker.storage.log.flusher",
@@ -49,12 +52,14 @@ RECOVERY: Final = {
         "assert offset >= 0",
         "the producers as of a segment's end survive a power cut",
         "3f45d27",
+        life="outages=2",
     ),
     "producers-are-not-rebuilt": Mutant(
         "broker.storage.producers.log_producers",
         "if after is not None and after.base_offset <= state.map_end_offset:",
         "if after is None or after.base_offset <= state.map_end_offset:",
         "a broker that restarts recognizes the repetitions of its producers",
+        life="haste=1",
     ),
     "truncation-keeps-the-producers": Mutant(
         "broker.storage.log.segment_keeper",
@@ -62,6 +67,7 @@ RECOVERY: Final = {
         "offset, state.clock.wall_ms()\n        )\n        state.first_unstable = None",
         "state.first_unstable = None",
         "a batch that was truncated is no duplicate when it comes again",
+        life="haste=1",
     ),
     "truncation-keeps-the-epochs": Mutant(
         "broker.storage.log.segment_keeper",
@@ -74,6 +80,7 @@ RECOVERY: Final = {
         "state.recent = {}\n        state.truncation_count += 1\n        self._remove_locked(",
         "state.truncation_count += 1\n        self._remove_locked(",
         "a read begins at the batch that holds its offset",
+        life="haste=1",
     ),
     "every-stop-is-clean": Mutant(
         "broker.storage.directories.log_directory",
@@ -86,5 +93,6 @@ RECOVERY: Final = {
         "self._fs.unlink(marker)",
         "assert marker",
         "a clean stop counts once",
+        life="outages=2",
     ),
 }

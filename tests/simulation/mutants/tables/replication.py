@@ -24,6 +24,7 @@ REPLICATION: Final = {
         "maximal_isr=role.maximal_isr,\n                joining",
         "maximal_isr=role.isr,\n                joining",
         "the high watermark waits for a replica whose admission is in flight",
+        life="laggards=1",
     ),
     "isr-shrinks-unasked": Mutant(
         "broker.replication.partition",
@@ -36,12 +37,14 @@ REPLICATION: Final = {
         "and follower.log_end_offset >= high_watermark",
         "and follower.log_end_offset >= 0",
         "a replica joins the ISR when it has everything below the high watermark",
+        life="laggards=1",
     ),
     "isr-joined-below-the-epoch": Mutant(
         "broker.replication.in_sync.isr",
         "and follower.log_end_offset >= leader_epoch_start_offset",
         "and leader_epoch_start_offset >= 0",
         "a replica joins the ISR when it has reached the start of the leader's epoch",
+        life="laggards=1,haste=1",
     ),
     "a-repeated-push-forgets-the-joining": Mutant(
         "broker.replication.partition",
@@ -49,12 +52,14 @@ REPLICATION: Final = {
         "if old.is_isr_change_in_flight and change.partition_epoch < old.partition_epoch:",
         "a push that repeats the present state leaves a proposal in flight",
         "b0c93cc",
+        life="laggards=1,haste=1",
     ),
     "append-from-a-former-leader": Mutant(
         "broker.replication.partition",
         "if self.log is None or not self._follows_locked(leader_epoch):",
         "if self.log is None or self.role.is_leader:",
         "a follower appends records only under the epoch in which it fetched them",
+        life="haste=1,restless=1",
     ),
     "divergence-is-not-truncated": Mutant(
         "broker.replication.fetching.fetcher",
@@ -80,6 +85,7 @@ REPLICATION: Final = {
         "return min(leader.end_offset, own.end_offset, log_end_offset)",
         "return min(high_watermark, log_end_offset)",
         "a follower truncates where the logs diverge, not at its high watermark (KIP-101)",
+        life="laggards=1,haste=1",
     ),
     "reads-of-the-unreplicated": Mutant(
         "broker.storage.log.reader",
@@ -104,5 +110,6 @@ REPLICATION: Final = {
         "for batch in self.batches:",
         "for batch in list(self.batches)[-1:]:",
         "a repetition of any of a producer's last five batches is recognized",
+        life="haste=1",
     ),
 }

@@ -18,6 +18,7 @@ SHARES: Final = {
         "if gap is None and kept.first_offset > expected:\n                gap = expected",
         "if gap is None and kept.first_offset > expected:\n                gap = None",
         "records that a member held are delivered again after their leader moved",
+        life="haste=1",
     ),
     "released-records-are-archived": Mutant(
         "broker.share.partition.phases",
@@ -36,5 +37,6 @@ SHARES: Final = {
         "if leader_epoch in (ANY_EPOCH, state.leader_epoch):",
         "if leader_epoch >= ANY_EPOCH:",
         "a former leader's acknowledgements are refused once the next one has read the state",
+        life="haste=1",
     ),
 }

@@ -30,6 +30,7 @@ TRANSACTIONS: Final = {
         "if epoch > current or (epoch == current and not is_v2):",
         "if epoch >= 0 or (epoch == current and not is_v2):",
         "a producer with an older epoch is refused",
+        life="producers=0,pipelining=2,transactional=0,copiers=0,seconds=40",
     ),
     "zombies-may-end": Mutant(
         "broker.coordinators.transactions.transaction",
@@ -62,6 +63,7 @@ TRANSACTIONS: Final = {
         "elif partition.high_watermark >= end_offset:",
         "elif partition.high_watermark >= 0:",
         "a coordinator serves when all that it read is committed",
+        life="laggards=1,haste=1",
     ),
     "coordinators-count-the-unreplicated": Mutant(
         "broker.replication.replica_manager",
@@ -87,6 +89,7 @@ TRANSACTIONS: Final = {
         "data.start_ms + data.timeout_ms < now_ms",
         "data.start_ms + data.timeout_ms > now_ms",
         "a transaction is aborted after its timeout, and not before",
+        life="faults=0",
     ),
     "aborted-offsets-count": Mutant(
         "broker.coordinators.offsets.store",
@@ -112,6 +115,7 @@ TRANSACTIONS: Final = {
         "assert transactional_id",
         "an end that the log refused is written again",
         "7d7b416",
+        life="laggards=1,haste=1",
     ),
     "guards-are-not-renewed": Mutant(
         "broker.coordinators.transactions.verification",
@@ -119,6 +123,7 @@ TRANSACTIONS: Final = {
         "self._ask_once(query)",
         "a transaction may begin while the one before is concluded",
         "0cf47f9",
+        life="restless=1",
     ),
     "the-next-end-is-fenced": Mutant(
         "broker.coordinators.transactions.transaction",
@@ -126,5 +131,6 @@ TRANSACTIONS: Final = {
         "def _end_v2(self, producer: Producer, is_commit: bool) -> End:\n",
         "the next transaction is not fenced while the last one ends",
         "a1e5200",
+        life="restless=1",
     ),
 }

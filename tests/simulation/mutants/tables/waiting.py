@@ -12,6 +12,7 @@ WAITING: Final = {
         "return not operation.is_completed and operation.try_complete()",
         "return operation.is_completed",
         "a change between the first try and the watching is not missed",
+        life="restless=1,pause_ms=800",
     ),
     "operations-are-not-timed": Mutant(
         "broker.purgatory",
@@ -30,12 +31,14 @@ WAITING: Final = {
         "if log is None or not role.is_leader:\n            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER",
         "if log is None:\n            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER",
         "a batch that waits at a broker that leads no more is refused",
+        life="meddlers=1,haste=1",
     ),
     "isr-changes-wake-nobody": Mutant(
         "broker.replication.in_sync.isr_updates",
         "if moved:\n            self._complete_delayed(partition.tp)",
         "if moved and again is not None:\n            self._complete_delayed(partition.tp)",
         "a produce is answered when a smaller ISR lets the watermark pass it",
+        life="laggards=1,pause_ms=800",
     ),
     "pushes-wake-nobody": Mutant(
         "broker.replication.leadership",
@@ -68,11 +71,12 @@ WAITING: Final = {
         "self._is_asleep = not self.queue\n            return True",
         "a processor does not sleep while answers wait",
     ),
-    "the-last-handler-sleeps": Mutant(
-        "broker.request_channel",
-        "return self._handler_count - len(self._sleepers) > 1 and",
-        "return self._handler_count - len(self._sleepers) > 0 and",
-        "a handler is awake while requests wait",
+    "stalled-requests-wait": Mutant(
+        "broker.network.event_wait",
+        "self._requests.wake_if_stalled()",
+        "self._requests.has_waiting()",
+        "a request that waits behind a slow one gets a handler that sleeps",
+        life="haste=1",
     ),
     "the-rest-of-a-run-is-forgotten": Mutant(
         "broker.processors",

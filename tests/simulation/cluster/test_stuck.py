@@ -1,0 +1,63 @@
+"""Requests that are stuck, on objects made for them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.simulation.cluster.stuck import LOOKS, StuckRequests
+
+
+class FakeConnection(SimpleNamespace):
+    """A connection, which is known by its identity."""
+
+    __hash__ = object.__hash__
+
+
+def broker(*, is_sound: bool = True, sleeping: int = 1, requests: tuple[Any, ...] = (), received: bytes = b"") -> Any:
+    """A broker with these requests in its queue, and these bytes in a connection."""
+    connection = FakeConnection(is_muted=False, outgoing=None, is_closed=False, fd=7, expected_bytes=4)
+    channel = SimpleNamespace(
+        requests=SimpleNamespace(queue=list(requests), sleeping_handlers=lambda: sleeping), _responses={}
+    )
+    processor = SimpleNamespace(connections=lambda: [connection])
+    purgatory = SimpleNamespace(_shards=(), name="none")
+    network = SimpleNamespace(channel=channel, sockets=SimpleNamespace(processors=lambda: [processor]))
+    socket = SimpleNamespace(pollable=SimpleNamespace(received=received))
+    return SimpleNamespace(
+        name="broker-0",
+        disk=SimpleNamespace(faults=SimpleNamespace(is_sound=is_sound)),
+        is_running=True,
+        process=SimpleNamespace(is_paused=False, monotonic_ns=lambda: 0, descriptors={7: socket}),
+        connection=connection,
+        server=SimpleNamespace(
+            services=SimpleNamespace(purgatories=SimpleNamespace(produce=purgatory, fetch=purgatory)), network=network
+        ),
+    )
+
+
+def problems(found: Any, looks: int = LOOKS) -> list[str]:
+    """What so many looks at a broker find."""
+    stuck = StuckRequests(SimpleNamespace(brokers=[found]))
+    for _ in range(looks):
+        stuck.look()
+    return stuck.problems
+
+
+def test_bytes_that_nobody_reads_are_stuck() -> None:
+    text = "broker-0: bytes wait in a connection, and its processor does not read them"
+    assert problems(broker(received=b"1234")) == [text]
+    assert problems(broker(received=b"1234"), LOOKS - 1) == []
+    assert problems(broker(received=b"123")) == []  # the kernel reports four
+    muted = broker(received=b"1234")
+    muted.connection.is_muted = True
+    assert problems(muted) == []
+
+
+@pytest.mark.parametrize(("sleeping", "count"), [(1, 1), (0, 0)])
+def test_a_slow_disk_excuses_busy_handlers_but_none_that_sleeps(sleeping: int, count: int) -> None:
+    found = problems(broker(is_sound=False, sleeping=sleeping, requests=("a", None)))
+    assert found == ["broker-0: a request waits in the queue, and a handler sleeps"] * count
+    assert len(problems(broker(sleeping=sleeping, requests=("a",)))) == 1
