@@ -343,7 +343,6 @@ def _standby(one: Member) -> Iterator[tuple[str, Any]]:
     one.topology = topology(subtopology("0", one.topic, changelogs=("streams-standby-changelog",)))
     two, three = one.another("two", "p2"), one.another("three", "p1")
     yield "the changelog is missing", one.join()
-    yield "no tasks until it exists", one.obey()
     yield "it is created", one.until("the changelog exists", is_ready)
     yield "describe the group", one.describe()
     yield "a member of another process joins", _counted(two.join())
