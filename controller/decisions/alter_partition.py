@@ -1,8 +1,8 @@
 """AlterPartition: a leader proposes a new ISR for a partition; the controller accepts or refuses it.
 
 Rules
-1. Only the current leader may change an ISR. It must name the current leader epoch and partition epoch. So two changes
-   are never accepted for the same state.
+1. Only the current leader may change an ISR. It must name the current leader epoch and partition epoch, and each
+   partition once. So two changes are never accepted for the same state.
 2. A replica joins an ISR only if its broker is active, and is the incarnation that the leader saw catching up.
    Otherwise a broker that has lost its disk could pass for one that has the data (KIP-903).
 3. A change that completes a reassignment may move the leader. The response to the proposer is then
@@ -36,15 +36,21 @@ def alter_partition(
     """Decide each proposed ISR; raises STALE_BROKER_EPOCH for the whole request."""
     check_broker_epoch(view.image, request.broker_id, request.broker_epoch)
     records: list[PartitionChangeRecord] = []
+    decided: set[PartitionKey] = set()
     response = wire.AlterPartitionResponse()
     for named in request.topics:
         topic = view.image.topics.get(named.topic_id)
-        partitions = [
-            _failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
-            if topic is None
-            else _alter_one(view, request.broker_id, topic, p, version, records)
-            for p in named.partitions
-        ]
+        partitions = []
+        for proposal in named.partitions:
+            key = PartitionKey(named.topic_id, proposal.partition_index)
+            if topic is None:
+                answer = _failed(proposal.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
+            elif key in decided:  # Why: both would be decided from the same state
+                answer = _failed(proposal.partition_index, ErrorCode.INVALID_REQUEST)
+            else:
+                answer = _alter_one(view, request.broker_id, topic, proposal, version, records)
+            decided.add(key)
+            partitions.append(answer)
         response.topics.append(wire.ResponseTopicData(topic_id=named.topic_id, partitions=partitions))
     return Decision(records, response)
 

@@ -64,6 +64,27 @@ def test_shrink_and_expand(rig: Rig, version: int) -> None:
     assert (answer.isr, answer.partition_epoch) == ([0, 1, 2], 2)
 
 
+def test_a_partition_that_is_named_twice_is_refused(rig: Rig) -> None:
+    """Else both changes are accepted for one state: the second may leave a replica both in the ISR and in the ELR."""
+    topic_id, brokers = rig.create("two", [[0, 1, 2]], min_insync_replicas="2"), range(3)
+    partitions = [
+        wire.RequestPartitionData(
+            partition_index=0,
+            new_isr_with_epochs=[wire.BrokerState(broker_id=id_, broker_epoch=epoch_of(rig, id_)) for id_ in isr],
+        )
+        for isr in (brokers[:1], brokers[:2])
+    ]
+    request = wire.AlterPartitionRequest(
+        broker_id=0,
+        broker_epoch=epoch_of(rig, 0),
+        topics=[wire.RequestTopicData(topic_id=topic_id, partitions=[one]) for one in partitions],
+    )
+    response = rig.decide(lambda view: alter_partition(view, request, 3))
+    answers = [one for topic in response.topics for one in topic.partitions]
+    assert [answer.error_code for answer in answers] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert (rig.partition("two").isr, rig.partition("two").elr) == ((0,), (1, 2))
+
+
 def test_the_same_isr_changes_nothing(rig: Rig) -> None:
     before = rig.image
     answer = propose(rig, [0, 1, 2])
