@@ -7,7 +7,8 @@ Rules
    directory is gone and whose broker has another directory now. The ISR becomes that replica alone, and the partition
    is marked RECOVERING. Records that only other replicas had are lost.
 4. Without rule 8, the ISR never becomes empty. If its last member leaves, the partition has no leader. The member stays
-   in the ISR, since it alone has every acknowledged record.
+   in the ISR, since it alone has every acknowledged record. It goes only if it leaves the assignment, too, and a former
+   ELR is left.
 5. A record that names a leader (even the same one) starts a new leader epoch. The removal of a replica from the
    assignment does so too.
 6. A reassignment is complete once every remaining replica is in the ISR.
@@ -169,7 +170,8 @@ def next_partition(
     )
     _set_leader(record, partition, plan, leader, is_unclean=is_unclean)
     _set_elr(record, partition, plan, min_isr)
-    if record.isr is None and (plan.isr or min_isr is not None) and plan.isr != partition.isr:  # rule 4
+    may_write = plan.isr or min_isr is not None or not set(partition.isr) <= set(plan.replicas)  # rule 4
+    if record.isr is None and may_write and plan.isr != partition.isr:
         record.isr = list(plan.isr)
     _set_assignment(record, partition, plan, target.directories or {})
     if target.recovery_state is not None and target.recovery_state != partition.recovery_state:

@@ -9,10 +9,12 @@ import pytest
 from barnabas.controller.decision import Decision
 from barnabas.controller.decisions.alter_partition import alter_partition
 from barnabas.controller.decisions.reassignment import alter_reassignments, list_reassignments
+from barnabas.controller.image import ELR_VERSION, NO_LEADER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k45_alter_partition_reassignments as alter_wire
 from barnabas.protocol.messages import k46_list_partition_reassignments as list_wire
 from barnabas.protocol.messages import k56_alter_partition as isr_wire
+from barnabas.protocol.metadata_records import FeatureLevelRecord
 from tests.controller.rig import Rig
 
 
@@ -107,6 +109,25 @@ def test_cancelling_must_not_lose_data(rig: Rig) -> None:
     join_isr(rig, [0, 2])
     rig.heartbeat(0, want_fence=True)
     assert not rig.partition("t").is_reassigning  # 2 alone was enough to complete it
+
+
+def test_cancelling_leaves_only_the_former_replicas_after_the_elr_feature_was_disabled() -> None:
+    """The ELR from before is all that they have, and no member of it can lead yet."""
+    rig = Rig()
+    rig.join(0, 1, 2, 3)
+    rig.create("t", [[0, 1]], min_insync_replicas="2")
+    reassign(rig, [2, 3])
+    join_isr(rig, [0, 1, 2])
+    for broker_id in (1, 0):
+        rig.heartbeat(broker_id, want_fence=True)
+    rig.decide(lambda _view: Decision([FeatureLevelRecord(name=ELR_VERSION, feature_level=0)], None))
+    assert (rig.partition("t").isr, rig.partition("t").elr) == ((2,), (0,))
+    assert reassign(rig, None) == (ErrorCode.NONE, None)
+    p = rig.partition("t")
+    assert (p.replicas, p.isr, p.elr, p.leader) == ((0, 1), (), (0,), NO_LEADER)
+    rig.heartbeat(0)
+    p = rig.partition("t")
+    assert (p.isr, p.elr, p.leader) == ((0,), (), 0)
 
 
 @pytest.mark.parametrize(
