@@ -124,7 +124,7 @@ class ClientMetricsManager:
     def _take(self, message: PushTelemetryRequest, instance: ClientInstance, now_ms: int) -> None:
         with self._lock:
             error = self._refusal(message, instance, now_ms)
-            instance.is_terminating = message.terminating
+            instance.is_terminating |= message.terminating and error is ErrorCode.NONE
             instance.last_error = error
         if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             self._throttled(instance)

@@ -160,6 +160,24 @@ def test_a_push_is_shown_until_the_client_ends(subscribed: Rig) -> None:
     assert later is ErrorCode.INVALID_REQUEST
 
 
+def test_no_push_is_accepted_after_the_last_one_whatever_it_says(subscribed: Rig) -> None:
+    """Else two pushes in turn, the last one and an ordinary one, pass by the interval for ever."""
+    subscription_id = subscribed.get().subscription_id
+    subscribed.push(subscription_id, terminating=True)
+    errors = [
+        subscribed.error_of(lambda is_last=is_last: subscribed.push(subscription_id, terminating=is_last))  # type: ignore[misc]
+        for is_last in (False, True, False)
+    ]
+    assert errors == [ErrorCode.INVALID_REQUEST] * 3
+
+
+def test_a_last_push_that_is_refused_may_come_again(subscribed: Rig) -> None:
+    subscription_id = subscribed.get().subscription_id
+    unknown = subscribed.error_of(lambda: subscribed.push(subscription_id + 1, terminating=True))
+    assert unknown is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    subscribed.push(subscription_id, terminating=True)
+
+
 def test_clients_that_come_too_early_are_throttled(subscribed: Rig) -> None:
     subscription_id = subscribed.get().subscription_id
     assert subscribed.error_of(subscribed.get) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
