@@ -6,12 +6,13 @@ A key of the compacted topic is written by one producer, with numbers that count
                which nothing may be left once its retention is over.
 2. reordered   The numbers of a key increase, for each reader and in the final content.
 3. invented    Only what was sent is there.
+4. aborted     A reader of committed records gets none of an aborted transaction.
 
 Rules of the trimmed topic:
 
-4. lost        An acknowledged record at or above the log's first offset is there, at its offset.
-5. offset reuse, invented   As above.
-6. kept        After DeleteRecords was answered, the log begins at or above the answered offset, if no process crashes.
+5. lost        An acknowledged record at or above the log's first offset is there, at its offset.
+6. offset reuse, invented   As above.
+7. kept        After DeleteRecords was answered, the log begins at or above the answered offset, if no process crashes.
 
 *Threads*: none. No clock, no client.
 """
@@ -27,7 +28,9 @@ class KeyJournal:
     def __init__(self) -> None:
         self.sent: dict[bytes, list[bool]] = {}  # key -> for each number, whether it is a tombstone
         self.acknowledged: dict[bytes, int] = {}  # key -> the highest acknowledged number
+        self._aborted: set[tuple[bytes, int]] = set()
         self._read: dict[tuple[str, bytes], int] = {}  # (reader, key) -> the last number
+        self._seen: dict[tuple[bytes, int], str] = {}  # -> who read it first
         self._found: list[str] = []
 
     def send(self, key: bytes, *, is_tombstone: bool) -> int:
@@ -40,6 +43,10 @@ class KeyJournal:
         """The record was acknowledged."""
         self.acknowledged[key] = max(number, self.acknowledged.get(key, -1))
 
+    def abort(self, key: bytes, number: int) -> None:
+        """The record's transaction was aborted."""
+        self._aborted.add((key, number))
+
     def read(self, reader: str, key: bytes, number: int | None) -> None:
         """A reader got a record next; a tombstone has no number."""
         if number is None:
@@ -50,10 +57,20 @@ class KeyJournal:
         if number <= before:
             self._found.append(f"reordered: {reader} got number {number} of {key!r} after {before}")
         self._read[(reader, key)] = number
+        self._seen.setdefault((key, number), reader)
 
     def check(self, final: Mapping[bytes, int | None], *, keeps_tombstones: bool = False) -> list[str]:
         """Return all anomalies, given the last record of each key: its number, None for a tombstone."""
-        return [*self._found, *self._check_last(final, keeps_tombstones)]
+        aborted = [
+            f"aborted: {reader} got number {number} of {key!r}"
+            for (key, number), reader in self._seen.items()
+            if (key, number) in self._aborted
+        ]
+        return [*self._found, *aborted, *self._check_last(final, keeps_tombstones)]
+
+    def check_replica(self, final: Mapping[bytes, int | None], *, keeps_tombstones: bool) -> list[str]:
+        """Return the anomalies of one replica, given the last record of each key in its log."""
+        return list(self._check_last(final, keeps_tombstones))
 
     def _check_last(self, final: Mapping[bytes, int | None], keeps_tombstones: bool) -> Iterator[str]:
         for key, number in self.acknowledged.items():
@@ -61,7 +78,10 @@ class KeyJournal:
             last = final.get(key)
             if last is None:
                 # Why any later one: a record without an acknowledgement may be there.
-                if not any(tombstones[number:]) or (keeps_tombstones and key not in final):
+                later = range(number, len(tombstones))
+                if not any(tombstones[n] and (key, n) not in self._aborted for n in later) or (
+                    keeps_tombstones and key not in final
+                ):
                     yield f"lost: {key!r} has no record; number {number} was acknowledged"
             elif last < number:
                 yield f"lost: the last record of {key!r} is number {last}; {number} was acknowledged"

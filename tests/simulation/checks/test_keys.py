@@ -86,3 +86,22 @@ def test_a_tombstone_is_kept_for_its_retention() -> None:
     assert journal.check({}) == []
     assert journal.check({b"k": None}, keeps_tombstones=True) == []
     assert kinds(journal.check({}, keeps_tombstones=True)) == ["lost"]
+
+
+def test_what_was_aborted_is_never_read_and_excuses_nothing() -> None:
+    journal = KeyJournal()
+    kept, tombstone = journal.send(b"k", is_tombstone=False), journal.send(b"k", is_tombstone=True)
+    journal.acknowledge(b"k", kept)
+    journal.abort(b"k", tombstone)
+    assert journal.check({b"k": kept}) == []
+    assert journal.check({}) == ["lost: b'k' has no record; number 0 was acknowledged"]
+    journal.abort(b"k", kept)
+    journal.read("a", b"k", kept)
+    assert journal.check({b"k": kept}) == ["aborted: a got number 0 of b'k'"]
+
+
+def test_a_replica_without_the_tombstone_has_what_was_deleted() -> None:
+    journal = keys(False, True)
+    assert journal.check_replica({b"k": None}, keeps_tombstones=False) == []
+    assert journal.check_replica({}, keeps_tombstones=False) == []
+    assert kinds(journal.check_replica({b"k": 0}, keeps_tombstones=False)) == ["lost"]

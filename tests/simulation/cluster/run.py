@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.testing.simulation.fault_decisions import Decision, FaultPace
 from barnabas.testing.simulation.faults import Faults
 from barnabas.testing.simulation.machine.network.links import Network
@@ -30,7 +31,7 @@ from barnabas.testing.simulation.machine.process import Process
 from barnabas.testing.simulation.machine.scheduler import ENDED, NS_PER_S, Scheduler, SimulationError, Task
 from barnabas.testing.simulation.nodes import Nodes
 from tests.simulation.cluster.copies import Copies
-from tests.simulation.cluster.invariants import Invariants
+from tests.simulation.cluster.invariants import Invariants, stored_log
 from tests.simulation.cluster.leftovers import leftovers
 from tests.simulation.cluster.out_of_sync import out_of_sync
 from tests.simulation.cluster.quorum import QuorumWatch
@@ -134,7 +135,9 @@ class Run:
         self._quorum = QuorumWatch(self.nodes)
         self._copies = Copies(self.nodes, min(2, story.brokers), lambda: self.faults.is_power_out)
         draw = random.Random(f"{scheduler.seed}/story").randrange
-        self.load = Load(Setting(story, self.nodes.bootstrap(), draw, self._copies.acknowledged, self.nodes.era))
+        self.load = Load(
+            Setting(story, self.nodes.bootstrap(), draw, self._copies.acknowledged, self._stored, self.nodes.era)
+        )
         self._processes = 0
         self._troubles: list[str] = []  # what clients waited for in the end
         self._outcome = Outcome()
@@ -222,6 +225,9 @@ class Run:
         self._outcome.problems += self.load.check()
         if not self._becomes(lambda: not leftovers(self.nodes), LIVENESS_S, "the end of what clients left"):
             self._outcome.problems += leftovers(self.nodes)
+
+    def _stored(self, tp: TopicPartition) -> dict[str, bytes]:
+        return {broker.name: stored_log(broker, tp) for broker in self.nodes.brokers}
 
     def _spawn(self, client: Client, body: Callable[[], None]) -> Task:
         return self._scheduler.spawn(self._process(client.name), client.name, body)

@@ -41,6 +41,8 @@ class Grouped(Part):
                 name, setting.bootstrap, self.group, NUMBERED, self.journal, setting.draw, setting.pause_s,
             )  # fmt: skip
             self._members.append(ClassicMember(*given) if is_classic else ConsumerMember(*given, member_id=name))
+        for member in self._members:
+            member.is_undisturbed = not story.faults
         self.clients = [*self._members]
 
     def is_settled(self) -> bool:

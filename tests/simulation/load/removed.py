@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.records.batch import ControlType, iter_headers, iter_records, parse_control_type
 from tests.simulation.checks.keys import KeyJournal, TrimmedJournal
 from tests.simulation.load.clients.client import Client
+from tests.simulation.load.clients.fetching import READ_COMMITTED
 from tests.simulation.load.clients.producers import IdempotentProducer, Sent
 from tests.simulation.load.clients.readers import Reader
+from tests.simulation.load.clients.transactions import KeyedTransactions
 from tests.simulation.load.part import Part, Setting, Topic, problems_of
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ TRIMMED: Final = "trimmed"
 KEYS: Final = 4  # of a producer, at a time
 KEYS_FOR: Final = 12  # records; then it takes other keys, so that the last records of the earlier ones get old
 LONG_MS: Final = "86400000"  # longer than a life, also where clocks jump
+TIMEOUT_MS: Final = 10_000  # of a transaction
 TOMBSTONES: Final = 5  # one of so many records is one
 COMPACTED_CONFIG: Final = {
     "cleanup.policy": "compact",
@@ -40,7 +45,7 @@ class Keyed(NamedTuple):
 
 
 class Compacted(Part):
-    """Producers of keys, some of whose records are tombstones."""
+    """Producers of keys, some of whose records are tombstones; half of the producers write in transactions."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
@@ -51,11 +56,20 @@ class Compacted(Part):
         self._counts: dict[int, int] = {}  # producer -> records sent
         config = {**COMPACTED_CONFIG, "delete.retention.ms": LONG_MS if self._keeps_tombstones else "3000"}
         self.topics = [Topic(COMPACTED, 1, config, is_whole=False)]
-        self.clients = [
-            IdempotentProducer(number, setting.bootstrap, COMPACTED, 1, self, setting.draw, setting.pause_s)
-            for number in range(setting.story.keyed)
-        ]
-        self.clients.append(Reader("reader of keys", setting.bootstrap, COMPACTED, 1, self._read, is_trimmed=True))
+        for number in range(setting.story.keyed):
+            if setting.draw(2):
+                producer: Client = IdempotentProducer(
+                    number, setting.bootstrap, COMPACTED, 1, self, setting.draw, setting.pause_s
+                )
+            else:
+                producer = KeyedTransactions(
+                    number, COMPACTED, self, f"keyed-{number}", setting.bootstrap, setting.draw, TIMEOUT_MS,
+                    setting.pause_s, is_new=bool(setting.draw(2)),
+                )  # fmt: skip
+            self.clients.append(producer)
+        self.clients.append(
+            Reader("reader of keys", setting.bootstrap, COMPACTED, 1, self._read, READ_COMMITTED, is_trimmed=True)
+        )
 
     def next(self, _partition: int, producer: int) -> Sent:
         """See Journal."""
@@ -70,6 +84,10 @@ class Compacted(Part):
         """See Journal."""
         self.journal.acknowledge(*sent.record)
 
+    def aborted(self, sent: Sent) -> None:
+        """See AbortingJournal."""
+        self.journal.abort(*sent.record)
+
     def _read(self, reader: str, _partition: int, got: Got) -> None:
         assert got.key is not None
         self.journal.read(reader, got.key, None if got.value is None else int(got.value))
@@ -81,7 +99,10 @@ class Compacted(Part):
 
     def last(self) -> Iterable[tuple[Client, Callable[[], None]]]:
         """See Part."""
-        reader = Reader("last reader of keys", self._setting.bootstrap, COMPACTED, 1, self._read_last, is_trimmed=True)
+        reader = Reader(
+            "last reader of keys", self._setting.bootstrap, COMPACTED, 1, self._read_last, READ_COMMITTED,
+            is_trimmed=True,
+        )  # fmt: skip
         yield reader, reader.read_to_end
 
     def check(self) -> Iterable[str]:
@@ -89,10 +110,33 @@ class Compacted(Part):
         yield from problems_of(self.clients)
         found = self.journal.check(self._last, keeps_tombstones=self._keeps_tombstones)
         yield from (f"{COMPACTED}: {anomaly}" for anomaly in found[:10])
+        # Why each: the leader may have removed a tombstone that another replica never got.
+        for broker, log in self._setting.stored(TopicPartition(COMPACTED, 0)).items():
+            anomalies = self.journal.check_replica(last_records(log), keeps_tombstones=self._keeps_tombstones)
+            yield from (f"{COMPACTED} on {broker}: {anomaly}" for anomaly in anomalies[:10])
 
     def summary(self) -> str:
         """See Part."""
         return f"{sum(map(len, self.journal.sent.values()))} records of {len(self.journal.sent)} keys"
+
+
+def last_records(log: bytes) -> dict[bytes, int | None]:
+    """Return the number of the last record of each key in a log, None for a tombstone; what was aborted is left out."""
+    records: list[tuple[bytes, int | None]] = []
+    open_ones: dict[int, list[int]] = {}  # producer id -> where its open transaction has records
+    aborted: set[int] = set()
+    for place, header in iter_headers(log):
+        for record in iter_records(log, place):
+            assert record.key is not None
+            if header.is_control:
+                written = open_ones.pop(header.producer_id, [])
+                if parse_control_type(record.key) is ControlType.ABORT:
+                    aborted.update(written)
+                continue
+            if header.is_transactional:
+                open_ones.setdefault(header.producer_id, []).append(len(records))
+            records.append((record.key, None if record.value is None else int(record.value)))
+    return {key: number for at, (key, number) in enumerate(records) if at not in aborted}
 
 
 class Trimmed(Part):

@@ -26,7 +26,7 @@ CHECKERS: Final = (
             r"|torn|wrong outcome|G0|G1a|G1b|G1c|precommitted read|nonmonotonic poll|sums"
             r"|two owners|former owner|owned at a time|fenced member|old commit|gap|zombie"
             r"|offset went back|unread|two states|epoch back|no prefix|came back"
-            r"|forgotten|fenced early"
+            r"|forgotten|fenced early|unstable offset|kept member"
             r"|two leaders|voted twice|two histories|not durable|incomplete|taken back|given twice): .*",
             re.DOTALL,
         ),

@@ -119,15 +119,19 @@ class Fetcher(Client):
         offset: int = found.offset
         return offset
 
-    def committed_offset(self, group: str, topic: str, partition: int) -> int:
-        """Return a group's committed offset, once no transaction may change it; 0 without one."""
+    def ask_for_offset(self, group: str, topic: str, partition: int) -> Any:
+        """Ask once for a group's committed offset that no transaction may change; None without an answer."""
         request = OffsetFetchRequest(
             group_id=group,
             topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])],
             require_stable=True,
         )
+        return self.ask_coordinator(GROUP, group, request, OFFSET_FETCH_VERSION)
+
+    def committed_offset(self, group: str, topic: str, partition: int) -> int:
+        """Return a group's committed offset, once no transaction may change it; 0 without one."""
         answer = self.until_answered(
-            lambda: self.ask_coordinator(GROUP, group, request, OFFSET_FETCH_VERSION),
+            lambda: self.ask_for_offset(group, topic, partition),
             lambda it: it.error_code or it.topics[0].partitions[0].error_code,
             f"OffsetFetch of {group}",
         )

@@ -70,6 +70,7 @@ class Member(Fetcher):
         self._committed: dict[int, int] = {}
         self._heartbeat_due_ns = 0
         self._lives = 0  # processes that have ended
+        self.is_undisturbed = False  # set by the driver: nothing but members themselves makes the group wait
         self.problems: list[str] = []
 
     def run(self) -> None:
@@ -85,7 +86,10 @@ class Member(Fetcher):
     def _misbehave(self) -> None:
         if not self._draw(SILENCES):
             self.wait(SILENCE_S)
-            self.commit()  # by a member that may be none any more
+            has_read, is_taken = bool(self._uncommitted()), self.commit()  # by a member that is none any more
+            # Why only then: the next coordinator gives each member a whole session.
+            if has_read and is_taken and self.is_undisturbed:
+                self.problems.append(f"kept member: {self.name} committed after {SILENCE_S} s of silence")
         if not self._draw(ENDS):
             self.end()
 
@@ -141,11 +145,7 @@ class Member(Fetcher):
 
     def commit(self) -> bool:
         """Commit what was read; return whether the coordinator took it, or there was nothing."""
-        changed = {
-            partition: offset
-            for partition, offset in self.positions.items()
-            if self._committed.get(partition) != offset
-        }
+        changed = self._uncommitted()
         if not changed:
             return True
         commit = self._journal.committing(self.name, changed)
@@ -163,6 +163,14 @@ class Member(Fetcher):
         self._journal.confirmed(commit)
         self._committed.update(changed)
         return True
+
+    def _uncommitted(self) -> dict[int, int]:
+        """Return what was read and not committed."""
+        return {
+            partition: offset
+            for partition, offset in self.positions.items()
+            if self._committed.get(partition) != offset
+        }
 
     def probe_commit(self, epoch: int, partition: int) -> None:
         """Commit in an epoch in which the member may not do so."""

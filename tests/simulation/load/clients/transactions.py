@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k22_init_producer_id import InitProducerIdRequest
@@ -30,6 +30,7 @@ from tests.simulation.load.clients.fetching import READ_COMMITTED, Fetcher
 from tests.simulation.load.clients.producers import (
     INIT_PRODUCER_ID_VERSION,
     RECORDS_MAX,
+    Journal,
     Sent,
     batch_of,
     produce_request,
@@ -41,6 +42,10 @@ ADD_OFFSETS_VERSION: Final = 3
 STEPS_MAX: Final = 5  # of a transaction
 COMMITS_OF_TEN: Final = 7
 LAST_TIMEOUT_MS_MAX: Final = 20_000  # of a transaction that its producer leaves open in the end; a life waits for it
+EMPTY: Final = 8  # one of so many transactions has no records, and is aborted
+DELAYS: Final = 5  # one of so many transactions of keys ends late
+DELAY_S: Final = 9.0
+QUESTIONS: Final = 4  # within one of so many transactions, its offset is asked for
 SUCCESSIONS: Final = 8  # in one of so many transactions, another process takes the transactional id over
 
 #: The errors after which a producer cannot go on with its transaction, and begins again with InitProducerId.
@@ -257,6 +262,10 @@ class TransactionalProducer(Transactional):
                     self._steps(transaction)
                 self._take_over()
                 return
+            if self._is_new and not self._draw(EMPTY):
+                transaction.outcome = Outcome.ABORTED
+                self.end(is_commit=False)
+                return
             self._steps(transaction)
             if self._draw(10) < COMMITS_OF_TEN:
                 transaction.is_commit_sent = True
@@ -313,6 +322,49 @@ class TransactionalProducer(Transactional):
         self._positions[partition] = fetched.next_offset
 
 
+class AbortingJournal(Journal, Protocol):
+    """A journal that knows of records of aborted transactions."""
+
+    def aborted(self, sent: Sent) -> None:
+        """The record's transaction was aborted."""
+
+
+class KeyedTransactions(Transactional):
+    """Writes to one partition in transactions that it commits or aborts; its journal has their records."""
+
+    def __init__(self, number: int, topic: str, journal: AbortingJournal, *arguments: Any, is_new: bool) -> None:
+        super().__init__(*arguments, is_new=is_new)
+        self._number = number
+        self._place = (topic, 0)
+        self._journal = journal
+
+    def transact(self) -> None:
+        """Carry out a transaction."""
+        sent = [self._journal.next(0, self._number) for _ in range(1 + self._draw(RECORDS_MAX))]
+        is_commit = self._draw(10) < COMMITS_OF_TEN
+        is_commit_sent = False
+        try:
+            self.write(self._place, sent)
+            if not self._draw(DELAYS) and not self.is_calm:
+                self._between.wait(DELAY_S)  # so that the cleaner meets it
+            is_commit_sent = is_commit
+            self.end(is_commit=is_commit)
+        except FencedError:
+            if not is_commit_sent:
+                self._note_aborted(sent)
+            self.begin()
+            return
+        if is_commit:
+            for each in sent:
+                self._journal.acknowledged(0, each, None)
+        else:
+            self._note_aborted(sent)
+
+    def _note_aborted(self, sent: list[Sent]) -> None:
+        for each in sent:
+            self._journal.aborted(each)
+
+
 class Copier(Transactional):
     """Copies partitions from one topic to another, exactly once: its offsets are committed with what it writes."""
 
@@ -340,9 +392,17 @@ class Copier(Transactional):
             self.write((self._target, partition), [Sent(got.key, got.value, got) for got in taken])
             self.commit_offset(self.group, place, taken[-1].offset + 1)
             is_commit = self._draw(10) < COMMITS_OF_TEN
+            was_served = not self._draw(QUESTIONS) and self._is_served(place)
             self.end(is_commit=is_commit)
+            if was_served:
+                self.problems.append(f"unstable offset: of {self.group} for {place}, while its transaction was open")
             if is_commit:
                 self._positions[partition] = taken[-1].offset + 1
         except FencedError:
             self.begin()
             self._positions.clear()
+
+    def _is_served(self, place: Place) -> bool:
+        """Return whether another process of the group would get an offset now, which the transaction may change."""
+        answer = self.ask_for_offset(self.group, *place)
+        return answer is not None and not (answer.error_code or answer.topics[0].partitions[0].error_code)

@@ -57,6 +57,8 @@ REPLACED: Final = (
     "the-last-handler-sleeps let the last handler sleep that was awake: a processor wakes one within 0.5 ms.",
     "old-isr-proposals-count took proposals for an older state: those of another leader epoch, with a fenced member or"
     " with an earlier process of a member are refused by other checks, and no other proposal differs from the state.",
+    "last-sequences-are-cleaned dropped the last, empty batch of a producer: only one sees it that repeats its last"
+    " batch after others have overwritten its keys, to a leader that has copied the log anew.",
     "isr-becomes-empty was right once eligible leader replicas were on: the last member of an ISR may leave it.",
 )
 AREA_OF: Final = {name: area for area, mutants in AREAS.items() for name in mutants}

@@ -12,7 +12,6 @@ CLEANING: Final = {
         "bound = min(target.last_stable_offset, target.active_segment.base_offset)",
         "bound = target.active_segment.base_offset",
         "what is not replicated and decided replaces no older record",
-        life="laggards=1,haste=1",
     ),
     "the-older-value-stays": Mutant(
         "broker.storage.cleaner.offset_map",
@@ -37,7 +36,6 @@ CLEANING: Final = {
         "horizon_ms <= self.now_ms and self.may_forget",
         "horizon_ms <= self.now_ms",
         "a tombstone stays until every replica has it",
-        life="laggards=1",
     ),
     "aborted-records-are-kept": Mutant(
         "broker.storage.cleaner.cleaner_transactions",
@@ -51,13 +49,6 @@ CLEANING: Final = {
         "and state.truncation_count == truncations",
         "and state.truncation_count >= truncations",
         "a round of the cleaner that read truncated records is dropped",
-        life="haste=1",
-    ),
-    "last-sequences-are-cleaned": Mutant(
-        "broker.storage.cleaner.cleaner_batches",
-        "return (_emptied(header), 0) if cleaning.must_stay(header) else None",
-        "return None",
-        "a producer's last sequence survives compaction",
         life="haste=1",
     ),
     "retention-of-the-unreplicated": Mutant(

@@ -52,6 +52,7 @@ GROUPS: Final = {
         "if member is not None and member.is_waiting:\n        return",
         "if member is not None and not member.is_waiting:\n        return",
         "a member that is silent for its session timeout is removed",
+        life="faults=0",
     ),
     "taken-partitions-are-given": Mutant(
         "broker.coordinators.consumer.reconcile",

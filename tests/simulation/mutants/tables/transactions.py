@@ -108,6 +108,7 @@ TRANSACTIONS: Final = {
         "if require_stable and self._pending and self.has_pending(",
         "if require_stable and not self._pending and self.has_pending(",
         "a reader of stable offsets waits for the open transaction (KIP-447)",
+        life="seconds=40",
     ),
     "refused-ends-are-forgotten": Mutant(
         "broker.coordinators.transactions.shard",
@@ -123,7 +124,7 @@ TRANSACTIONS: Final = {
         "self._ask_once(query)",
         "a transaction may begin while the one before is concluded",
         "0cf47f9",
-        life="restless=1",
+        life="faults=0,pause_ms=50",
     ),
     "the-next-end-is-fenced": Mutant(
         "broker.coordinators.transactions.transaction",
@@ -131,6 +132,6 @@ TRANSACTIONS: Final = {
         "def _end_v2(self, producer: Producer, is_commit: bool) -> End:\n",
         "the next transaction is not fenced while the last one ends",
         "a1e5200",
-        life="restless=1",
+        life="faults=0,pause_ms=50",
     ),
 }
