@@ -162,8 +162,8 @@ def _partitions(tasks: Sequence[wire.TaskIds]) -> v.Partitions:
 
 
 def _create_missing(services: Services, request: Request, result: HeartbeatResult) -> HeartbeatResult:
-    """Have the missing topics created, if the client may; returns the result with why some are not."""
-    missing = {topic.name: topic for topic in result.missing}
+    """Have the first missing topics created, if the client may; returns the result with why some are not."""
+    missing = {topic.name: topic for topic in streams_topology.first_to_create(result.missing)}
     names = list(missing)
     refused = _may_not_create(names, request.access)
     if refused:

@@ -4,12 +4,13 @@ Source: Kafka's KafkaApis.handleStreamsGroupHeartbeat, StreamsCoordinatorRecordH
 
 Different from Apache Kafka: a message lists only some of very many names; a subtopology that is there twice makes the
 topology invalid (Kafka answers UNKNOWN_SERVER_ERROR); so do more than PARTS_MAX subtopologies, topics and copartitioned
-topics, since the topology is compared with the cluster under the lock of the group's shard.
+topics, since the topology is compared with the cluster under the lock of the group's shard; and many missing topics are
+created by several requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.coordinators.streams_groups import values as v
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 NAMES_SHOWN_MAX: Final = 10
 PARTS_MAX: Final = 20_000
 DEFAULT_REPLICATION_FACTOR: Final = -1
+#: The most that one heartbeat has created; the next ones go on. The controller refuses more than 10,000 records at once.
+CREATED_TOPICS_MAX: Final = 500
+CREATED_RECORDS_MAX: Final = 5_000
 
 
 def names(topology: wire.Topology) -> list[str]:
@@ -94,6 +98,21 @@ def _subtopology(found: wire.Subtopology) -> v.Subtopology:
 def _internal(topic: wire.TopicInfo) -> v.InternalTopic:
     configs = tuple((config.key, config.value) for config in topic.topic_configs)
     return v.InternalTopic(topic.name, topic.partitions, topic.replication_factor, configs)
+
+
+def first_to_create(missing: Iterable[v.InternalTopic]) -> list[v.InternalTopic]:
+    """Return the missing topics that one request to the controller creates: at least one, if there are any.
+
+    Why not all: each small heartbeat could have thousands of topics created, or refused.
+    """
+    found: list[v.InternalTopic] = []
+    count = 0
+    for topic in missing:
+        count += 1 + len(topic.configs) + topic.partitions
+        if found and (len(found) >= CREATED_TOPICS_MAX or count > CREATED_RECORDS_MAX):
+            break
+        found.append(topic)
+    return found
 
 
 def creatable(topic: v.InternalTopic) -> CreatableTopic:

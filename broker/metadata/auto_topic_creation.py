@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.channels.forwarding import make_envelope
 from barnabas.broker.metadata.creation_errors import CreationErrors
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
 
 log = logging.getLogger("barnabas.auto-topic-creation")
+
+SHOWN_MAX: Final = 10  # topics that one request writes to the log: clients name them
 
 
 class AutoTopicCreation:
@@ -87,7 +89,7 @@ class AutoTopicCreation:
             request.client_id,
         )
         frame = bytes(encode_request(header, self._message(topics))[SIZE_BYTES:])
-        log.info("asking the controller to create %s", ", ".join(topic.name for topic in topics))
+        log.info("asking the controller to create %s", _shown([topic.name for topic in topics]))
         self._channel.send(make_envelope(frame, request), on_done)
 
     def create_internal(self, name: str) -> None:
@@ -109,7 +111,7 @@ class AutoTopicCreation:
     def _done(self, names: list[str], response: CreateTopicsResponse | EnvelopeResponse | None) -> None:
         """End a creation; `response` is None after a timeout."""
         if response is None:
-            log.warning("the automatic creation of %s timed out", ", ".join(names))
+            log.warning("the automatic creation of %s timed out", _shown(names))
         elif isinstance(response, CreateTopicsResponse):
             for topic in response.topics:
                 # Why: clients ask for a coordinator until this broker's metadata has the topic.
@@ -122,9 +124,13 @@ class AutoTopicCreation:
         self, names: list[str], correlation_id: int, keep_errors_ms: int, response: EnvelopeResponse | None
     ) -> None:
         """End a creation, and keep why topics were not created."""
-        for name, message in _errors_in(names, correlation_id, response).items():
+        errors = _errors_in(names, correlation_id, response)
+        for count, (name, message) in enumerate(errors.items()):
             self._errors.put(name, message, keep_errors_ms)
-            log.warning("%s was not created: %s", name, message)
+            if count < SHOWN_MAX:
+                log.warning("%s was not created: %s", name, message)
+        if len(errors) > SHOWN_MAX:
+            log.warning("%d more topics were not created", len(errors) - SHOWN_MAX)
         with self._lock:
             self._in_flight.difference_update(names)
 
@@ -172,6 +178,11 @@ class AutoTopicCreation:
         return CreatableTopic(
             name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor
         )
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_MAX
+    return ", ".join(names[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _errors_in(names: Iterable[str], correlation_id: int, response: EnvelopeResponse | None) -> dict[str, str]:

@@ -11,6 +11,8 @@ computeDelayedTargetAssignment.
 
 Different from Apache Kafka: a member that reports other tasks than it should have gets its tasks again. If an answer
 is lost in Kafka, the member never learns of tasks that it got in its own epoch, and is fenced if it was to revoke some.
+A member has no topics created for a newer topology than its own. Another client sent that, but topics are created with
+the rights of the member.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def heartbeat(turn: Turn, request: Heartbeat) -> HeartbeatResult:
         statuses=tuple(turn.statuses),
         endpoint_epoch=0 if turn.is_new else turn.endpoint_epoch,
         endpoints=endpoints,
-        missing=configured.missing,
+        missing=configured.missing if after.topology_epoch == configured.topology.epoch else (),
     )
 
 

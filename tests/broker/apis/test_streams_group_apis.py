@@ -17,7 +17,7 @@ from barnabas.broker.apis import (
     k89_streams_group_describe,
 )
 from barnabas.broker.apis.authorized import GROUP_OPERATIONS
-from barnabas.broker.apis.streams_topology import PARTS_MAX
+from barnabas.broker.apis.streams_topology import CREATED_TOPICS_MAX, PARTS_MAX
 from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.protocol.errors import ErrorCode
@@ -45,6 +45,7 @@ INVALID = ErrorCode.INVALID_REQUEST
 INVALID_TOPOLOGY = ErrorCode.STREAMS_INVALID_TOPOLOGY
 TOO_LARGE = f"A topology can have at most {PARTS_MAX} subtopologies and topics in all."
 BOTH = [TaskIds(subtopology_id="0", partitions=[0, 1])]
+STALE = 0  # the status of a member with an older topology
 MISSING = 3  # the status of missing internal topics
 
 
@@ -203,6 +204,23 @@ def test_why_topics_are_not_created_is_reported(rig: Rig) -> None:
     assert status_of(answer).endswith("; Creation failed: c0 (no 0), c1 (no 1), c2 (no 2) and 2 more.")
 
 
+def test_a_heartbeat_has_a_bounded_number_of_topics_created(rig: Rig) -> None:
+    """Else a heartbeat of 100 bytes sends the controller a request of a megabyte, and fills the log with its errors."""
+    names = [f"c{n:05}" for n in range(CREATED_TOPICS_MAX + 1)]
+    assert status_of(heartbeat(rig, topology=stateful(*names))).startswith("Internal topics are missing: c00000")
+    assert [topic.name for topic in rig.creation.of_streams] == names[:-1]
+
+
+@pytest.mark.parametrize(("partitions", "created"), [(2_000, "ab"), (4_000, "a"), (20_000, "a")])
+def test_the_controller_is_not_asked_for_more_partitions_than_it_creates_at_once(
+    rig: Rig, partitions: int, created: str
+) -> None:
+    reads = [TopicInfo(name=name, partitions=partitions) for name in "ab"]
+    answer = heartbeat(rig, topology=topology(repartition_sink_topics=["a", "b"], repartition_source_topics=reads))
+    assert status_of(answer) == "Internal topics are missing: a, b"
+    assert "".join(topic.name for topic in rig.creation.of_streams) == created
+
+
 @pytest.mark.parametrize(
     ("missing", "created"),
     [
@@ -217,6 +235,20 @@ def test_a_member_creates_topics_with_its_own_rights(rig: Rig, missing: Any, cre
     assert [topic.name for topic in rig.creation.of_streams] == created
     refusal = "" if created else "; Unauthorized to CREATE on topics b."
     assert status_of(answer) == f"Internal topics are missing: a, b{refusal}"
+
+
+def test_a_member_creates_no_topics_that_its_own_topology_does_not_name(rig: Rig) -> None:
+    """Another client may have joined first, with a newer topology: this member's rights are not for its topics."""
+    newer = stateful("not-mine")
+    newer.epoch = 2
+    heartbeat(rig, member_id="other", topology=newer)
+    rig.creation.of_streams.clear()
+    joined = heartbeat(rig)
+    assert [status.status_code for status in joined.status] == [STALE, MISSING]
+    heartbeat(rig, member_epoch=joined.member_epoch)
+    assert rig.creation.of_streams == []
+    heartbeat(rig, member_id="other", topology=newer)
+    assert [topic.name for topic in rig.creation.of_streams] == ["not-mine"]
 
 
 # Groups

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
+from barnabas.broker.metadata.auto_topic_creation import SHOWN_MAX, AutoTopicCreation
 from barnabas.common.clock import FakeClock
 from barnabas.config import Config
 from barnabas.protocol.api_keys import ApiKey
@@ -190,3 +190,17 @@ def test_an_answer_that_says_nothing_of_topics_is_an_error_of_each(
     creation.create_for_streams(["a"], streams_topic, client_request(), 1000)
     channel.sent[0][1](response)
     assert creation.streams_errors(["a"]) == {"a": message}
+
+
+def test_a_client_cannot_fill_the_log_with_the_names_of_topics(
+    creation: AutoTopicCreation, channel: ScriptedChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    names = [f"t{n}" for n in range(SHOWN_MAX + 5)]
+    creation.create_for_streams(names, streams_topic, client_request(), 1000)
+    channel.sent[0][1](None)
+    asked, *refused, rest = caplog.messages
+    assert asked.endswith(" t9 and 5 more")
+    assert len(refused) == SHOWN_MAX
+    assert rest == "5 more topics were not created"
+    assert len(creation.streams_errors(names)) == len(names)
