@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAMES_SHOWN_MAX: Final = 10
 PARTS_MAX: Final = 20_000
 DEFAULT_REPLICATION_FACTOR: Final = -1
-#: The most that one heartbeat has created; the next ones go on. The controller refuses more than 10,000 records at once.
+#: The most that one heartbeat has created; the next ones go on. The controller refuses more than 10,000 records.
 CREATED_TOPICS_MAX: Final = 500
 CREATED_RECORDS_MAX: Final = 5_000
 
