@@ -214,13 +214,18 @@ class StateChanges:
 
         def deleted(outcome: Mapping[SharePartitionKey, ErrorCode]) -> None:
             for key, error in outcome.items():
-                if error:
+                if error and not self._is_of_deleted_topic(key, error):
                     errors[key.group_id] = error
             for group_id in group_ids:
                 errors.setdefault(group_id, self._error_after_deletion(group_id))
             finished({group_id: error for group_id, error in errors.items() if error})
 
         self._delete(changes, doomed, deleted)
+
+    def _is_of_deleted_topic(self, key: SharePartitionKey, error: ErrorCode) -> bool:
+        """Whether nothing is left to delete, since the topic was deleted while no coordinator had the group."""
+        is_unknown = key.topic_id not in self._groups.environment(key.group_id).image.snapshot.topic_names
+        return is_unknown and error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _error_after_deletion(self, group_id: str) -> ErrorCode:
         """Return why a group is kept although its state was deleted: members have come meanwhile."""

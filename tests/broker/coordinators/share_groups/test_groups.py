@@ -464,6 +464,26 @@ class TestDeleteGroup:
         assert world.delete_group() == {"g": ErrorCode.NONE}
         assert world.coordinator.shard_of("g").share_groups == {}
 
+    def test_a_topic_that_vanished_unseen_keeps_no_group(self, world: ShareWorld) -> None:
+        """It was deleted while no coordinator had the group, so no push named it as deleted."""
+        world.stable()
+        world.beat("a", -1)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        world.persister.refuses = dict.fromkeys((0, 1), unknown)
+        world.cache.snapshot = snapshot({"u": 1})
+        world.fail_over()
+        assert world.group.partitions == SharePartitions(initialized=BOTH)
+        assert world.delete_group() == {"g": ErrorCode.NONE}
+        assert world.coordinator.shard_of("g").share_groups == {}
+
+    def test_a_share_coordinator_that_does_not_know_a_topic_yet_keeps_the_group(self, world: ShareWorld) -> None:
+        world.stable()
+        world.beat("a", -1)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        world.persister.refuses = dict.fromkeys((0, 1), unknown)
+        assert world.delete_group() == {"g": unknown}
+        assert world.group.partitions == SharePartitions(deleting={T: "t"})
+
     def test_a_group_without_state_needs_no_share_coordinator(self, world: ShareWorld) -> None:
         world.join("a", "w")
         world.beat("a", -1)
