@@ -7,7 +7,8 @@ Rules
    requests, by kind and group (`wire.py`). The broker's own coordinator gets them in one call.
 3. Errors that are normal while coordinators move are retried at the coordinator of that time, after a pause that
    doubles, for `GIVE_UP_MS`. No thread waits: a timer starts the next attempt. The first operation creates
-   __share_group_state.
+   __share_group_state. An overdue operation is not sent any more, nor a deletion that its group coordinator no longer
+   wants.
 4. A request whose response did not come may have been carried out. Repeating it does no harm (rule 4 of
    `share_state/state.py`).
 5. At the end, all operations are answered with COORDINATOR_NOT_AVAILABLE.
@@ -156,9 +157,9 @@ class SharePersister:
         """See Persister."""
         self._submit(ReadSummary(key, reply, leader_epoch))
 
-    def delete(self, key: SharePartitionKey, reply: Completion[ErrorCode]) -> None:
+    def delete(self, key: SharePartitionKey, reply: Completion[ErrorCode], is_wanted: Callable[[], bool]) -> None:
         """See Persister."""
-        self._submit(Delete(key, reply))
+        self._submit(Delete(key, reply, is_wanted))
 
     def _submit(self, operation: Operation) -> None:
         with self._lock:
@@ -197,7 +198,11 @@ class SharePersister:
     def _answered(self, attempts: _Attempts, answer: Any) -> None:
         """Retry, or pass an answer on and send what waited behind the operation."""
         error = answer if isinstance(answer, ErrorCode) else answer.error
-        if error in RETRIABLE and self._clock.monotonic_ms() + attempts.pause_ms < attempts.deadline_ms:
+        if (
+            error in RETRIABLE
+            and _is_wanted(attempts)
+            and self._clock.monotonic_ms() + attempts.pause_ms < attempts.deadline_ms
+        ):
             pause_ms, attempts.pause_ms = attempts.pause_ms, min(2 * attempts.pause_ms, RETRY_MAX_MS)
             self._call_later(pause_ms, partial(self._send_again, attempts))
             return
@@ -221,6 +226,7 @@ class SharePersister:
     # On a sender's thread
 
     def _carry(self, destination: int, connection: NodeConnection | None, items: list[_Attempts]) -> None:
+        items = [attempts for attempts in items if self._is_due(attempts)]
         if destination == self._broker_id:
             self._hand_over(items)
             return
@@ -233,6 +239,16 @@ class SharePersister:
                 self._send(attempts)
         for operations in together(by_operation):
             self._exchange(connection, [by_operation[operation] for operation in operations])
+
+    def _is_due(self, attempts: _Attempts) -> bool:
+        """Return whether to send an operation now; refuse it if not (rule 3). The process may have been paused."""
+        if self._clock.monotonic_ms() > attempts.deadline_ms:
+            self._answered(attempts, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return False
+        if not _is_wanted(attempts):
+            self._answered(attempts, ErrorCode.NOT_COORDINATOR)
+            return False
+        return True
 
     def _hand_over(self, items: list[_Attempts]) -> None:
         """Have this broker's own coordinator carry operations out."""
@@ -261,6 +277,11 @@ class SharePersister:
         for attempts in items:
             # Why the default: without an answer it may have been carried out or not, so it is repeated.
             self._answered(attempts, answers.get(attempts.operation.key, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
+def _is_wanted(attempts: _Attempts) -> bool:
+    operation = attempts.operation
+    return not isinstance(operation, Delete) or operation.is_wanted()
 
 
 def _deliver(operation: Operation, answer: Any, error: ErrorCode) -> None:

@@ -296,7 +296,8 @@ class StateChanges:
                 len(doomed), lambda outcome: core.lock.post(partial(finished, outcome))
             )
             for key in doomed:
-                core.context.shares.persister.delete(key, partial(gathering.add, key))
+                # Why only while this shard serves: the next coordinator may initialise the partition meanwhile.
+                core.context.shares.persister.delete(key, partial(gathering.add, key), lambda: core.life.is_active)
 
         if changes:
             self._groups.append(changes, written)

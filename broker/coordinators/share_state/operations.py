@@ -104,9 +104,19 @@ class ReadSummary(Operation):
         self.reply(StateSummary(error))
 
 
+def always() -> bool:
+    """Return true."""
+    return True
+
+
 @dataclass(slots=True, eq=False)
 class Delete(Operation):
-    """Removes the state. Answered with an ErrorCode."""
+    """Removes the state. Answered with an ErrorCode.
+
+    `is_wanted()` says whether the sender still wants it.
+    """
+
+    is_wanted: Callable[[], bool] = always
 
     def decide(self, state: ShareState | None, is_known: bool, times: Times) -> Decided:
         """Decide; see `Operation`."""

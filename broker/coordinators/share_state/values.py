@@ -16,7 +16,7 @@ from barnabas.common.ids import uuid_from_string, uuid_to_string
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.broker.coordinators.runtime.completion import Completion
 
@@ -135,8 +135,12 @@ class Persister(Protocol):
     def read_summary(self, key: SharePartitionKey, leader_epoch: int, reply: Completion[StateSummary]) -> None:
         """Read the summary, which fences nobody; `leader_epoch` may be ANY_EPOCH."""
 
-    def delete(self, key: SharePartitionKey, reply: Completion[ErrorCode]) -> None:
-        """Delete the state; NONE also if there is none."""
+    def delete(self, key: SharePartitionKey, reply: Completion[ErrorCode], is_wanted: Callable[[], bool]) -> None:
+        """Delete the state; NONE also if there is none.
+
+        `is_wanted()` is asked before each attempt, on any thread; once it is false, the error is NOT_COORDINATOR. Why:
+        nothing fences a deletion. A late one of a former group coordinator would remove what the next one initialised.
+        """
 
 
 def batches_of(wire: Sequence[object]) -> tuple[StateBatch, ...]:

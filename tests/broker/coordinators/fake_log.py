@@ -134,10 +134,14 @@ class FakePersister:
 
         self._do(key, act, reply)
 
-    def delete(self, key: SharePartitionKey, reply: Callable[[ErrorCode], object]) -> None:
+    def delete(
+        self, key: SharePartitionKey, reply: Callable[[ErrorCode], object], is_wanted: Callable[[], bool]
+    ) -> None:
         self.asked.append(("delete", key.topic_id[:1].decode("latin-1"), key.partition))
 
         def act() -> ErrorCode:
+            if not is_wanted():
+                return ErrorCode.NOT_COORDINATOR
             self.states.pop(key, None)
             return ErrorCode.NONE
 

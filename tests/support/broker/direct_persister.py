@@ -30,5 +30,5 @@ class DirectPersister:
     def read_summary(self, key: SharePartitionKey, leader_epoch: int, reply: Callable[[Any], object]) -> None:
         self._coordinator.handle([op.ReadSummary(key, reply, leader_epoch)])
 
-    def delete(self, key: SharePartitionKey, reply: Callable[[Any], object]) -> None:
-        self._coordinator.handle([op.Delete(key, reply)])
+    def delete(self, key: SharePartitionKey, reply: Callable[[Any], object], is_wanted: Callable[[], bool]) -> None:
+        self._coordinator.handle([op.Delete(key, reply, is_wanted)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.coordinators.persister.persister import SharePersister
+from barnabas.broker.coordinators.share_state import operations as op
 from barnabas.broker.coordinators.share_state.values import NO_START_OFFSET, SharePartitionKey, StateBatch, StateWrite
 from barnabas.broker.metadata.metadata_cache import (
     SHARE_GROUP_STATE_TOPIC,
@@ -182,7 +184,7 @@ class PersisterRig:
         self.persister.read_summary(key, -1, answers.append)
         return answers
 
-    def delete(self, key: SharePartitionKey = KEYS[0]) -> list[Any]:
+    def delete(self, key: SharePartitionKey = KEYS[0], is_wanted: Callable[[], bool] = op.always) -> list[Any]:
         answers: list[Any] = []
-        self.persister.delete(key, answers.append)
+        self.persister.delete(key, answers.append, is_wanted)
         return answers

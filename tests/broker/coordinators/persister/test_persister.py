@@ -132,6 +132,30 @@ def test_it_gives_up_in_time(rig: PersisterRig) -> None:
     assert second == [ErrorCode.NOT_COORDINATOR]
 
 
+def test_a_deletion_of_a_former_group_coordinator_is_not_tried_again(rig: PersisterRig) -> None:
+    rig.move(2, is_known=False)
+    leads = [True]
+    deleted = rig.delete(is_wanted=lambda: bool(leads))
+    rig.run(1000)
+    leads.clear()
+    rig.know(2)
+    rig.run(2000)
+    assert deleted == [ErrorCode.NOT_COORDINATOR]
+    read = rig.read()
+    rig.run()
+    assert read == [StateRead(NONE, 1, -1)]
+
+
+def test_what_is_overdue_is_not_sent(rig: PersisterRig) -> None:
+    deleted = rig.delete()
+    rig.clock.advance_ms(GIVE_UP_MS + 1)  # the process was paused
+    rig.run()
+    assert deleted == [UNAVAILABLE]
+    read = rig.read()
+    rig.run()
+    assert read == [StateRead(NONE, 1, -1)]
+
+
 def test_a_topic_that_is_not_known_is_retried_and_then_said(rig: PersisterRig) -> None:
     rig.state.known.clear()
     deleted = rig.delete()
@@ -182,7 +206,7 @@ def test_what_cannot_be_encoded_is_answered() -> None:
 
 
 def test_a_bug_of_a_receiver_does_not_hold_the_others_up(rig: PersisterRig) -> None:
-    rig.persister.delete(K, lambda _error: 1 // 0)
+    rig.persister.delete(K, lambda _error: 1 // 0, op.always)
     initialized = rig.initialize()
     rig.run()
     assert initialized == [NONE]

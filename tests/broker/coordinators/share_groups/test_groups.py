@@ -432,6 +432,22 @@ class TestDeleteOffsets:
         assert world.persister.states == {}
         assert world.group.partitions == SharePartitions()
 
+    def test_a_late_deletion_of_the_former_coordinator_leaves_what_the_next_one_initialised(
+        self, world: ShareWorld
+    ) -> None:
+        world.stable()
+        world.beat("a", -1)
+        world.persister.holds = True
+        assert world.delete_offsets("t") is None
+        late, world.persister.waiting = world.persister.waiting, []
+        world.persister.holds = False
+        world.fail_over()
+        world.join()
+        assert world.group.partitions == SharePartitions(initialized=BOTH)
+        for run in late:
+            run()
+        assert world.persister.states.keys() == {SharePartitionKey("g", T, 0), SharePartitionKey("g", T, 1)}
+
     def test_a_member_that_comes_meanwhile_gets_fresh_state(self, world: ShareWorld) -> None:
         world.stable()
         world.beat("a", -1)
