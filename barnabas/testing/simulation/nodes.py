@@ -316,6 +316,13 @@ class Nodes:
         for node in self.by_id.values():
             node.start()
 
+    def in_isr(self, tp: TopicPartition) -> list[SimulatedNode]:
+        """Return the brokers that the committed ISR of a partition names; none while it is unknown."""
+        image = self.committed_image()
+        topic = None if image is None else image.topic(tp.topic)
+        isr = () if topic is None else topic.partitions[tp.partition].isr
+        return [broker for broker in self.brokers if broker.node.node_id in isr]
+
     def era(self, tp: TopicPartition) -> tuple[int, int]:
         """Return how many processes of brokers have started so far, and the committed leader epoch (-1: unknown)."""
         image = self.committed_image()

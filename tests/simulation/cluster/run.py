@@ -227,7 +227,7 @@ class Run:
             self._outcome.problems += leftovers(self.nodes)
 
     def _stored(self, tp: TopicPartition) -> dict[str, bytes]:
-        return {broker.name: stored_log(broker, tp) for broker in self.nodes.brokers}
+        return {broker.name: stored_log(broker, tp) for broker in self.nodes.in_isr(tp)}
 
     def _spawn(self, client: Client, body: Callable[[], None]) -> Task:
         return self._scheduler.spawn(self._process(client.name), client.name, body)

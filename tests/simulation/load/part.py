@@ -40,7 +40,7 @@ class Setting:
     bootstrap: list[Address]
     draw: Callable[[int], int]  # a random number below its argument
     acknowledged: Callable[[TopicPartition, int], None]  # called when a record is acknowledged with acks=all
-    stored: Callable[[TopicPartition], Mapping[str, bytes]]  # what each broker has of a partition: all its batches
+    stored: Callable[[TopicPartition], Mapping[str, bytes]]  # the logs of those in its ISR
     era: Callable[[TopicPartition], tuple[int, int]]  # changes when a broker starts, and when a leader is elected
 
     @property
