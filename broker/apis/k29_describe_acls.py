@@ -28,20 +28,27 @@ from barnabas.security.values import PatternType, ResourceType
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
     from barnabas.broker.requests.request import Request
+    from barnabas.config.config import Config
+    from barnabas.security.image import SecurityImage
 
 
 def handle(services: Services, request: Request) -> Reply | Close:
     """Return the selected ACLs."""
+    return answer(request, services.config, services.security.image)
+
+
+def answer(request: Request, config: Config, image: SecurityImage) -> Reply | Close:
+    """Return the selected ACLs of an image; also for controllers."""
     message: DescribeAclsRequest = request.message
     codes = (message.resource_type_filter, message.pattern_type_filter, message.operation, message.permission_type)
     closing = closes_at_zero(request, codes)
     if closing is not None:
         return closing
-    if not services.config.authorizer_class_name:
+    if not config.authorizer_class_name:
         raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     wanted = AclFilter.of_request(message)
     resources: dict[tuple[ResourceType, str, PatternType], DescribeAclsResource] = {}
-    for acl in services.security.image.acls.values():
+    for acl in image.acls.values():
         if wanted.matches(acl):
             key = (acl.resource_type, acl.resource_name, acl.pattern_type)
             resource = resources.get(key)

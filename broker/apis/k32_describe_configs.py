@@ -17,13 +17,13 @@ this project cannot change at run time, even if Kafka can. Documentation is our 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
-from barnabas.broker.settings.config_describer import ConfigDescriber, Entry
+from barnabas.broker.settings.config_describer import ConfigDescriber, ConfigSource, Entry
 from barnabas.broker.settings.dynamic_config import ALL_BROKERS, ResourceType
 from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -38,28 +38,42 @@ from barnabas.protocol.messages.k32_describe_configs import (
 from barnabas.security.values import CLUSTER_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.authorization.access import Access
     from barnabas.broker.authorization.row import Row
     from barnabas.broker.requests.request import Request
 
 #: Why a bound: ten bytes request all configs of a broker, and a group need not exist to be described. This many configs
 #: have 10,000 topics.
 DESCRIBED_MAX: Final = 400_000
+_OF_CLUSTER: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS)
 
 
-RIGHTS: Final[Mapping[int, Row]] = {
-    ResourceType.TOPIC: rights.DESCRIBE_TOPIC_CONFIGS,
-    ResourceType.BROKER: rights.DESCRIBE_CLUSTER_CONFIGS,
-    ResourceType.BROKER_LOGGER: rights.DESCRIBE_CLUSTER_CONFIGS,
-    ResourceType.CLIENT_METRICS: rights.DESCRIBE_CLUSTER_CONFIGS,
-    ResourceType.GROUP: rights.DESCRIBE_GROUP_CONFIGS,
-}
+class ConfigRights(NamedTuple):
+    """The rights to see configs, by the type of the resource."""
+
+    topic: Row
+    cluster: Row  # of brokers, loggers and client metrics
+    group: Row
+
+
+RIGHTS: Final = ConfigRights(
+    rights.DESCRIBE_TOPIC_CONFIGS, rights.DESCRIBE_CLUSTER_CONFIGS, rights.DESCRIBE_GROUP_CONFIGS
+)
 
 
 def handle(services: Services, request: Request) -> Answer:
     """Describe each requested resource."""
+    cache = services.metadata_cache
+    return answer(
+        request, services.dynamic_config, lambda name: cache.snapshot.partition_count(name) is not None, RIGHTS
+    )
+
+
+def answer(request: Request, source: ConfigSource, has_topic: Callable[[str], bool], needed: ConfigRights) -> Reply:
+    """Describe each requested resource, as `source` knows it; also for controllers."""
     message: DescribeConfigsRequest = request.message
     response = DescribeConfigsResponse()
     described_count = 0
@@ -68,12 +82,10 @@ def handle(services: Services, request: Request) -> Answer:
         try:
             if described_count >= DESCRIBED_MAX:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {DESCRIBED_MAX} configs are requested at once")
-            right = RIGHTS.get(kind)
-            if request.access is not None and right is not None:
-                is_cluster = right is rights.DESCRIBE_CLUSTER_CONFIGS
-                request.access.require(right, CLUSTER_NAME if is_cluster else name)
+            if request.access is not None:
+                _require_right(request.access, needed, kind, name)
             wanted = set(resource.configuration_keys or ())
-            entries = _entries(services, resource)
+            entries = _entries(source, has_topic, resource)
             described_count += len(entries)
             result.configs = [_config(entry, message) for entry in entries if not wanted or entry.name in wanted]
         except ApiError as error:
@@ -83,24 +95,33 @@ def handle(services: Services, request: Request) -> Answer:
     return Reply(response)
 
 
-def _entries(services: Services, resource: DescribeConfigsResource) -> list[Entry]:
-    describer = ConfigDescriber(services.dynamic_config)
+def _require_right(access: Access, needed: ConfigRights, kind: int, name: str) -> None:
+    if kind == ResourceType.TOPIC:
+        access.require(needed.topic, name)
+    elif kind == ResourceType.GROUP:
+        access.require(needed.group, name)
+    elif kind in _OF_CLUSTER:
+        access.require(needed.cluster, CLUSTER_NAME)
+
+
+def _entries(source: ConfigSource, has_topic: Callable[[str], bool], resource: DescribeConfigsResource) -> list[Entry]:
+    describer = ConfigDescriber(source)
     kind, name = resource.resource_type, resource.resource_name
     if kind == ResourceType.TOPIC:
         reason = invalid_reason(name)
         if reason is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        if services.metadata_cache.snapshot.partition_count(name) is None:
+        if not has_topic(name):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return describer.topic(name)
     if kind == ResourceType.BROKER:
         if name == ALL_BROKERS:
             return describer.all_brokers()
-        _check_broker_id(services, name, "or empty string, ")
+        _check_broker_id(source.broker_id, name, "or empty string, ")
         return describer.broker()
     if kind == ResourceType.BROKER_LOGGER:
         _require(name, "Broker id must not be empty")
-        _check_broker_id(services, name, "")
+        _check_broker_id(source.broker_id, name, "")
         return describer.loggers()
     if kind == ResourceType.GROUP:
         _require(name, "Group name must not be empty")
@@ -116,15 +137,15 @@ def _require(name: str, message: str) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _check_broker_id(services: Services, name: str, alternative: str) -> None:
+def _check_broker_id(own_id: int, name: str, alternative: str) -> None:
     try:
         broker_id = int(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
-    if broker_id != services.broker_id:
+    if broker_id != own_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {services.broker_id} {alternative}but received {name}",
+            f"Unexpected broker id, expected {own_id} {alternative}but received {name}",
         )
 
 

@@ -12,7 +12,7 @@ DELEGATION_TOKEN_AUTH_DISABLED.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.apis.security_requests import may_use_tokens
 from barnabas.broker.authorization import broker_rows as rights
@@ -31,13 +31,31 @@ from barnabas.security.values import TokenInformation
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.authorization.row import Row
     from barnabas.broker.requests.request import Request
+    from barnabas.config.config import Config
+    from barnabas.security.image import SecurityImage
+
+
+class TokenRights(NamedTuple):
+    """The rights to see tokens that the client neither owns nor may renew; one of them is enough."""
+
+    of_token: Row
+    of_owner: Row
+
+
+RIGHTS: Final = TokenRights(rights.DESCRIBE_TOKEN, rights.DESCRIBE_TOKENS_OF)
 
 
 def handle(services: Services, request: Request) -> Reply:
     """Return the requested tokens that the client may see."""
+    return answer(request, services.config, services.security.image, RIGHTS)
+
+
+def answer(request: Request, config: Config, image: SecurityImage, needed: TokenRights) -> Reply:
+    """Return the requested tokens of an image that the client may see; also for controllers."""
     message: DescribeDelegationTokenRequest = request.message
-    secret = services.config.delegation_token_secret_key
+    secret = config.delegation_token_secret_key
     if not may_use_tokens(request):
         return Reply(DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
     if secret is None:
@@ -47,8 +65,8 @@ def handle(services: Services, request: Request) -> Reply:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in message.owners}
     tokens = [
         _described(token, token_hmac(secret.value, token.token_id), request.version)
-        for token in services.security.image.tokens.values()
-        if _is_requested(token, owners) and _may_describe(request, token)
+        for token in image.tokens.values()
+        if _is_requested(token, owners) and _may_describe(request, token, needed)
     ]
     return Reply(DescribeDelegationTokenResponse(tokens=tokens))
 
@@ -57,12 +75,12 @@ def _is_requested(token: TokenInformation, owners: set[str] | None) -> bool:
     return owners is None or token.owner in owners or not owners.isdisjoint(token.renewers)
 
 
-def _may_describe(request: Request, token: TokenInformation) -> bool:
+def _may_describe(request: Request, token: TokenInformation, needed: TokenRights) -> bool:
     """Return whether the client may see a token: its own, or one that the authorizer lets it describe."""
     access = request.access
     if access is None or token.can_be_renewed_by(request.principal):
         return True
-    return access.allows(rights.DESCRIBE_TOKEN, token.token_id) or access.allows(rights.DESCRIBE_TOKENS_OF, token.owner)
+    return access.allows(needed.of_token, token.token_id) or access.allows(needed.of_owner, token.owner)
 
 
 def _described(token: TokenInformation, hmac: bytes, version: int) -> DescribedDelegationToken:

@@ -23,13 +23,19 @@ from barnabas.protocol.messages.k50_describe_user_scram_credentials import (
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
     from barnabas.broker.requests.request import Request
+    from barnabas.security.image import SecurityImage
 
 
 def handle(services: Services, request: Request) -> Reply:
     """Return the users' mechanisms."""
+    return answer(request, services.security.image)
+
+
+def answer(request: Request, image: SecurityImage) -> Reply:
+    """Return the users' mechanisms in an image; also for controllers."""
     message: DescribeUserScramCredentialsRequest = request.message
     known: dict[str, list[CredentialInfo]] = {}
-    for key, credential in sorted(services.security.image.credentials.items()):
+    for key, credential in sorted(image.credentials.items()):
         info = CredentialInfo(mechanism=key.mechanism, iterations=credential.iterations)
         known.setdefault(key.user, []).append(info)
     named = [user.name for user in message.users or ()] or list(known)

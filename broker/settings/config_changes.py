@@ -111,7 +111,7 @@ def check_incremental(
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         if not may_alter_loggers():
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        _change_loggers(dynamic, resource, validate_only)
+        change_loggers(dynamic.broker_id, resource, validate_only)
         return OK
     if resource.resource_type == ResourceType.BROKER:
         current = dict(dynamic.overrides(ResourceType.BROKER, resource.resource_name))
@@ -123,23 +123,23 @@ def check_incremental(
 
 def _check_broker(dynamic: DynamicConfig, name: str, wanted: dict[str, str]) -> None:
     if name != ALL_BROKERS:
-        check_is_this_broker(dynamic, name)
+        check_is_this_broker(dynamic.broker_id, name)
     try:
         dynamic.check_broker_change(name, wanted)
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-def check_is_this_broker(dynamic: DynamicConfig, name: str) -> None:
-    """Raise ApiError unless `name` is the id of this broker."""
+def check_is_this_broker(own_id: int, name: str) -> None:
+    """Raise ApiError unless `name` is the id of this node."""
     try:
         broker_id = int(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
-    if broker_id != dynamic.broker_id:
+    if broker_id != own_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {dynamic.broker_id}, but received {name}",
+            f"Unexpected broker id, expected {own_id}, but received {name}",
         )
 
 
@@ -169,8 +169,9 @@ def _next_list(current: dict[str, str], name: str, operation: Operation, value: 
     return lists.appended(text, value) if operation is Operation.APPEND else lists.subtracted(text, value)
 
 
-def _change_loggers(dynamic: DynamicConfig, resource: wire.AlterConfigsResource, validate_only: bool) -> None:
-    check_is_this_broker(dynamic, resource.resource_name)
+def change_loggers(own_id: int, resource: wire.AlterConfigsResource, validate_only: bool) -> None:
+    """Change levels of this node's loggers, unless `validate_only`. Raises ApiError."""
+    check_is_this_broker(own_id, resource.resource_name)
     known = set(logs.logger_names())
     for change in resource.configs:
         _check_logger_change(change, known)

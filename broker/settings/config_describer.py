@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from barnabas.broker.settings.dynamic_config import DynamicConfig, synonyms_of
+from barnabas.broker.settings.dynamic_config import synonyms_of
 from barnabas.common import logs
 from barnabas.config.resources.client_metrics import CLIENT_METRICS_KEYS
 from barnabas.config.secrets.sensitive import broker_row
 from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
 
 if TYPE_CHECKING:
+    from barnabas.config import Config, GroupConfig, TopicConfig
+    from barnabas.config.resources.client_metrics import ClientMetricsConfig
     from barnabas.config.resources.overridable import Overridable
 
 
@@ -59,10 +61,40 @@ class Entry(NamedTuple):
     doc: str | None = None
 
 
-class ConfigDescriber:
-    """Describes resources, as one broker knows them."""
+class ConfigSource(Protocol):
+    """The configs that one node knows: a broker's DynamicConfig, or a controller's metadata."""
 
-    def __init__(self, dynamic: DynamicConfig) -> None:
+    @property
+    def broker_id(self) -> int:
+        """The id of this node."""
+
+    @property
+    def config(self) -> Config:
+        """The values in force."""
+
+    def static(self) -> Mapping[str, str]:
+        """Return the configs of the file."""
+
+    def broker_overrides(self) -> Mapping[str, str]:
+        """Return the dynamic configs of this node alone."""
+
+    def cluster_overrides(self) -> Mapping[str, str]:
+        """Return the dynamic configs of all brokers."""
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """Return the config of a topic."""
+
+    def group_config(self, group: str) -> GroupConfig:
+        """Return the config of a group."""
+
+    def client_metrics_config(self, name: str) -> ClientMetricsConfig:
+        """Return the config of a client metrics subscription."""
+
+
+class ConfigDescriber:
+    """Describes resources, as one node knows them."""
+
+    def __init__(self, dynamic: ConfigSource) -> None:
         self._dynamic = dynamic  # fixed before start
 
     def topic(self, name: str) -> list[Entry]:

@@ -15,7 +15,7 @@ import pytest
 
 from barnabas.broker.channels.forwarding import encode_principal
 from barnabas.broker.quotas.mutations import MutationQuotas
-from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.answers import Close, Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.config.checks import STANDARD_AUTHORIZER
@@ -127,10 +127,12 @@ class Asker:
         return RequestHeader(key, version, self.random.randrange(1 << 31), "c"), decoded
 
     def ask(self, header: RequestHeader, message: Any) -> Any:
-        """The answer, as its receiver reads it."""
+        """The answer, as its receiver reads it; a Close if there is none."""
         request = Request.for_message(header, message, self.context)
         request.api = TABLE[header.api_key]
         outcome = self.outcome(request)
+        if isinstance(outcome, Close):
+            return outcome
         answer = outcome.message if isinstance(outcome, Reply) else outcome
         frame = b"".join(bytes(part) for part in response_parts(header, answer))[SIZE_PREFIX:]
         _, offset = decode_response_header(frame, header.api_key, header.api_version)

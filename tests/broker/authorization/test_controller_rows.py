@@ -6,6 +6,7 @@ Also tests `controller/apis/config_rights.py`. Topics t and u: only the second i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,11 +24,13 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import k19_create_topics as create
 from barnabas.protocol.messages import k20_delete_topics as delete
+from barnabas.protocol.messages import k32_describe_configs as describe
 from barnabas.protocol.messages import k33_alter_configs as legacy
 from barnabas.protocol.messages import k37_create_partitions as partitions
 from barnabas.protocol.messages import k38_create_delegation_token as token
 from barnabas.protocol.messages import k44_incremental_alter_configs as configs
 from barnabas.protocol.messages import request_class, response_class
+from barnabas.protocol.messages.k41_describe_delegation_token import DescribeDelegationTokenRequest
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from barnabas.security.values import CLUSTER_NAME, ResourceType
 from tests.broker.authorization import kit
@@ -36,6 +39,8 @@ from tests.broker.authorization.test_broker_rows import Found, row_id
 from tests.controller.test_any_request import SIZE_PREFIX, Asker
 from tests.support.broker.parked import Waiting
 
+LOGGER_RESOURCE = 8
+TOKENS = (rights.DESCRIBE_TOKEN, rights.DESCRIBE_TOKENS_OF)
 SECOND = {
     ResourceType.TOPIC: "u",
     ResourceType.GROUP: "h",
@@ -54,11 +59,14 @@ class Controller:
     def __init__(self) -> None:
         self.asker = Asker(0)
         self.by: Authorizer | None = None
+        self.is_logged_in = False
 
     def ask(self, message: Any, version: int, principal: str = ALICE) -> Any:
         """Carry a request out as the dispatcher does."""
         api = TABLE[message.API_KEY]
         request = make_request(message, version, principal)
+        if self.is_logged_in:
+            request.context = replace(request.context, security_protocol="SASL_PLAINTEXT")
         request.api = api  # type: ignore[assignment]
         if self.by is not None:
             assert self.by.admit(api, request) is None
@@ -144,6 +152,31 @@ def operations(controller: Controller) -> Found:
     return {CLUSTER_NAME: 0} if controller.ask(message, 1).cluster_authorized_operations else {}
 
 
+def described_configs(kind: int, *names: str) -> Callable[[Controller], Found]:
+    def look(controller: Controller) -> Found:
+        resources = [describe.DescribeConfigsResource(resource_type=kind, resource_name=name) for name in names]
+        answer = controller.ask(describe.DescribeConfigsRequest(resources=resources), 4)
+        found = {r.resource_name: r.error_code for r in answer.results}
+        return {CLUSTER_NAME: found["100"]} if kind == BROKER_RESOURCE else found
+
+    return look
+
+
+def described_tokens(controller: Controller) -> Found:
+    by, controller.by = controller.by, None
+    message = token.CreateDelegationTokenRequest(max_lifetime_ms=-1)
+    assert controller.forward(message, 3, client="User:bob").error_code == 0
+    controller.by, controller.is_logged_in = by, True
+    answer = controller.ask(DescribeDelegationTokenRequest(owners=None), 3)
+    return {f"User:{found.principal_name}": 0 for found in answer.tokens}
+
+
+def altered_loggers(controller: Controller) -> Found:
+    resource = configs.AlterConfigsResource(resource_type=LOGGER_RESOURCE, resource_name="100", configs=[])
+    (found,) = controller.ask(configs.IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    return {CLUSTER_NAME: found.error_code}
+
+
 SCENARIOS: dict[Row, Callable[[Controller], Found]] = {
     rights.SEE_CREATED_CONFIGS: seen_configs,
     rights.CREATE_PARTITIONS_TOPIC: grown,
@@ -153,6 +186,10 @@ SCENARIOS: dict[Row, Callable[[Controller], Found]] = {
     rights.ALTER_TOPIC_CONFIGS: altered(configs, TOPIC_RESOURCE, "t", "u"),
     rights.ALTER_CLUSTER_CONFIGS: altered(configs, BROKER_RESOURCE, "0"),
     rights.ALTER_GROUP_CONFIGS: altered(configs, GROUP_RESOURCE, "g", "h"),
+    rights.DESCRIBE_TOPIC_CONFIGS: described_configs(TOPIC_RESOURCE, "t", "u"),
+    rights.DESCRIBE_CLUSTER_CONFIGS: described_configs(BROKER_RESOURCE, "100"),
+    rights.DESCRIBE_GROUP_CONFIGS: described_configs(GROUP_RESOURCE, "g", "h"),
+    rights.ALTER_LOGGERS: altered_loggers,
     rights.CREATE_TOKEN: tokens,
     rights.DESCRIBE_CLUSTER_OPERATIONS: operations,
 }
@@ -209,9 +246,18 @@ def test_a_request_is_refused_without_its_right(row: Row) -> None:
     assert refused.value.code == row.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize("which", ["both", "the token's", "the owner's", "none"])
+def test_one_of_two_rights_shows_a_token_of_somebody_else(which: str, controller: Controller) -> None:
+    of_token, of_owner = TOKENS
+    taken = {"both": [], "the token's": [of_owner], "the owner's": [of_token], "none": [of_token, of_owner]}[which]
+    controller.by = lacking(*taken)
+    assert described_tokens(controller) == ({} if which == "none" else {"User:bob": 0})
+
+
 def test_every_row_is_tested() -> None:
     others = {other for other, _ in ALTERNATIVES.values()}
-    assert sorted(map(row_id, set(ROWS) - {*SCENARIOS, *ALTERNATIVES, *others, *WHOLE, *STANDS_FOR.values()})) == []
+    tested = {*SCENARIOS, *ALTERNATIVES, *others, *WHOLE, *STANDS_FOR.values(), *TOKENS}
+    assert sorted(map(row_id, set(ROWS) - tested)) == []
 
 
 # -- topics that are hidden
