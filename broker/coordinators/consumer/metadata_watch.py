@@ -11,15 +11,20 @@ Source: the role of CoordinatorMetadataImage.version() in Kafka's GroupMetadataM
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Set
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import mmh3
 
 from barnabas.broker.metadata.metadata_cache import MetadataSnapshot
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.metadata_cache import MetadataCache
+
+#: As many topics that do not exist may be in a group's subscriptions. Why a bound: all names are gone through with
+#: each change of the group, under its shard's lock, and a change may be a heartbeat of a few bytes.
+UNKNOWN_TOPICS_MAX: Final = 10_000
 
 
 class MetadataImage(NamedTuple):
@@ -55,6 +60,20 @@ class MetadataWatch:
                 is_new = not snapshot.topic_names.keys() <= before.snapshot.topic_names.keys()
                 self._image = MetadataImage(snapshot, number, number if is_new else before.creation)
             return self._image
+
+
+def check_subscription(
+    group_names: Mapping[str, int], before: Set[str], after: Set[str], snapshot: MetadataSnapshot
+) -> None:
+    """Check a change of a member's topic names. Raises ApiError(INVALID_REQUEST) if the group gets too many names.
+
+    `group_names` counts the group's subscriptions by topic name, before the change.
+    """
+    added = sum(name not in group_names for name in after)
+    removed = sum(group_names.get(name) == 1 and name not in after for name in before)
+    most = len(snapshot.topics) + UNKNOWN_TOPICS_MAX
+    if added > removed and len(group_names) + added - removed > most:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"The group would be subscribed to more than {most} topics.")
 
 
 def metadata_hash(topic_names: Iterable[str], snapshot: MetadataSnapshot) -> int:

@@ -32,7 +32,7 @@ from barnabas.broker.coordinators.classic.group import Group
 from barnabas.broker.coordinators.consumer import values as v
 from barnabas.broker.coordinators.consumer.environment import Environment
 from barnabas.broker.coordinators.consumer.group import NOTHING, ConsumerGroup
-from barnabas.broker.coordinators.consumer.metadata_watch import metadata_hash
+from barnabas.broker.coordinators.consumer.metadata_watch import check_subscription, metadata_hash
 from barnabas.broker.coordinators.consumer.migration import may_downgrade, to_classic_group
 from barnabas.broker.coordinators.consumer.reconcile import Aim, reconcile
 from barnabas.broker.coordinators.consumer.values import Assignment, Member, MemberState, Record, Timeout
@@ -106,11 +106,15 @@ class Turn:
     # 1. Subscriptions and the group epoch
 
     def write_member(self, before: Member, after: Member) -> bool:
-        """Write the member if it changed; returns whether its topic names changed."""
+        """Write the member if it changed; returns whether its topic names changed. Raises ApiError(INVALID_REQUEST)."""
         if after == before:
             return False
+        is_changed = after.topic_names != before.topic_names
+        if is_changed:
+            snapshot = self.environment.image.snapshot
+            check_subscription(self.group.topic_names, before.topic_names, after.topic_names, snapshot)
         self.records.append(v.MemberMetadata(after.member_id, after))
-        return after.topic_names != before.topic_names
+        return is_changed
 
     def take_regex(self, before: Member, after: Member) -> tuple[bool, bool]:
         """Handle a change of the member's regular expression; returns (it changed, its topics are known)."""

@@ -18,7 +18,7 @@ from barnabas.broker.coordinators.consumer import classic_requests, heartbeats
 from barnabas.broker.coordinators.consumer import values as t
 from barnabas.broker.coordinators.consumer.environment import ConsumerGroupSettings, Environment, GroupTimes
 from barnabas.broker.coordinators.consumer.group import ConsumerGroup
-from barnabas.broker.coordinators.consumer.metadata_watch import MetadataImage
+from barnabas.broker.coordinators.consumer.metadata_watch import UNKNOWN_TOPICS_MAX, MetadataImage
 from barnabas.broker.coordinators.consumer.turn import Turn
 from barnabas.broker.coordinators.consumer.values import GroupState, Heartbeat, Member, MemberState
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -347,6 +347,16 @@ class TestLimits:
             rig.join(f"m{number}")
         assert rig.join("one too many") == ErrorCode.GROUP_MAX_SIZE_REACHED
         assert rig.join("m0").member_id == "m0"
+
+    def test_a_group_is_not_subscribed_to_countless_topics_that_do_not_exist(self) -> None:
+        """With 2 million names a heartbeat with another rack took 5 seconds under the shard's lock."""
+        rig = ConsumerGroupRig()
+        names = [f"none{number}" for number in range(UNKNOWN_TOPICS_MAX + 1)]
+        assert rig.join("m0", topic_names=frozenset(["t", "u", *names[1:]])).epoch == 2
+        assert rig.join("m1", topic_names=frozenset(["t", *names[1:]])).member_id == "m1"
+        assert rig.join("m1", topic_names=frozenset(names)) == ErrorCode.INVALID_REQUEST
+        assert rig.join("m2", topic_names=frozenset(names[:1])) == ErrorCode.INVALID_REQUEST
+        assert rig.join("m2").member_id == "m2"
 
     def test_the_assignor_rests_between_two_assignments(self) -> None:
         times = GroupTimes(assignment_interval_ms=500)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.coordinators.classic import events as ev
+from barnabas.broker.coordinators.consumer.metadata_watch import UNKNOWN_TOPICS_MAX
 from barnabas.broker.coordinators.consumer.values import Heartbeat as ConsumerHeartbeat
 from barnabas.broker.coordinators.groups.group_offsets import Committer, OffsetCommit
 from barnabas.broker.coordinators.offsets.store import CommittedOffset
@@ -138,6 +139,16 @@ class TestHeartbeat:
         assert world.group.partitions == SharePartitions(initialized=BOTH)
         assert world.group.members["a"].assigned == {T: {0, 1}}
         assert world.persister.states[SharePartitionKey("g", T, 1)] == (5, -1)
+
+    def test_a_group_is_not_subscribed_to_countless_topics_that_do_not_exist(self, world: ShareWorld) -> None:
+        """With 2 million names a heartbeat with another rack took 5 seconds under the shard's lock."""
+        topics = len(world.cache.snapshot.topics)
+        names = [f"none{number}" for number in range(UNKNOWN_TOPICS_MAX + topics)]
+        assert world.beat("a", 0, topic_names=frozenset(names)).member_id == "a"
+        assert world.join("b") == ErrorCode.INVALID_REQUEST
+        assert world.beat("b", 0, topic_names=frozenset(names[1:])).member_id == "b"
+        assert world.beat("a", topic_names=frozenset("t")).member_id == "a"
+        assert world.join("c").member_id == "c"
 
     def test_a_write_that_is_refused_has_not_happened(self, world: ShareWorld) -> None:
         world.replicas.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
