@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.simulation.coverage.cells import MACHINES, Cell
-from tests.simulation.coverage.explained import UNEXPLAINED, reason_of
+from tests.simulation.coverage.explained import UNEXPLAINED, reason_of, reason_of_package
 from tests.simulation.coverage.lines import Ran, lines_of
 
 
@@ -22,13 +22,13 @@ def report(root: Path, folders: Sequence[str], ran: Ran, reached: set[Cell], wha
         f"Of {what}. Written by `python -m tests.simulation.coverage`. Lines are those of functions: what an import",
         "runs is left out. [README.md](README.md) lists what cannot be simulated.",
         "",
-        "| package | lines | reached |",
-        "|---|---:|---:|",
+        "| package | lines | reached | why not more |",
+        "|---|---:|---:|---|",
     ]
     counts = list(_counts(root, folders, ran))
     for package, group in groupby(sorted(counts), key=lambda count: count[0]):
-        out.append(_share(f"`{package}`", [count[1:] for count in group]))
-    out.append(_share("all", [count[1:] for count in counts]))
+        out.append(_share(f"`{package}`", [count[1:] for count in group], reason_of_package(package)))
+    out.append(_share("all", [count[1:] for count in counts], ""))
     for machine in MACHINES:
         cells = machine.cells()
         missing = [cell for cell in cells if cell not in reached]
@@ -73,9 +73,9 @@ def _files(root: Path, folders: Sequence[str]) -> Iterator[Path]:
         yield from sorted((root / folder).rglob("*.py"))
 
 
-def _share(name: str, counts: Sequence[tuple[int, int]]) -> str:
+def _share(name: str, counts: Sequence[tuple[int, int]], why: str) -> str:
     lines, reached = sum(count[0] for count in counts), sum(count[1] for count in counts)
-    return f"| {name} | {lines} | {100 * reached // max(1, lines)} % |"
+    return f"| {name} | {lines} | {100 * reached // max(1, lines)} % | {why} |"
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import greenlet
 import pytest
 
 from tests.simulation.coverage.cells import MACHINES, Cells, Machine
-from tests.simulation.coverage.explained import EXPLAINED, reason_of
+from tests.simulation.coverage.explained import EXPLAINED, PACKAGES, reason_of, reason_of_package
 from tests.simulation.coverage.lines import Lines, lines_of
 from tests.simulation.coverage.report import report, report_lines
 
@@ -63,7 +63,7 @@ def test_the_report_of_lines(source: Path, tmp_path: Path) -> None:
     every = lines_of(source)
     assert report_lines(tmp_path, ["code"], {str(source): every - {6, 7, 11}}) == "code/waits.py: 6-7, 11\n"
     text = report(tmp_path, ["code"], {str(source): every - {7}}, set(), "seed 1")
-    assert f"| `code` | {len(every)} | {100 * (len(every) - 1) // len(every)} % |" in text
+    assert f"| `code` | {len(every)} | {100 * (len(every) - 1) // len(every)} % |  |" in text
 
 
 def test_cells_are_noted_before_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +95,14 @@ def test_every_explanation_fits_a_cell() -> None:
     reasons = {reason_of(cell) for machine in MACHINES for cell in machine.cells()}
     for patterns, reason in EXPLAINED:
         assert reason in reasons, patterns
+
+
+def test_every_explained_package_is_there() -> None:
+    folders = [str(path.relative_to(ROOT)) for name in ("broker", "controller") for path in (ROOT / name).rglob("*")]
+    reasons = {reason_of_package(folder) for folder in folders}
+    for pattern, reason in PACKAGES:
+        assert reason in reasons, pattern
+    assert reason_of_package("broker/storage") == ""
 
 
 def test_machines_fit_the_source() -> None:

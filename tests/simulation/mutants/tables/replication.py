@@ -31,6 +31,7 @@ REPLICATION: Final = {
         "self.role = shrinking(role)",
         "self.role = replace(shrinking(role), maximal_isr=role.isr - lagging)",
         "a member of the ISR counts until the controller has removed it",
+        life="laggards=1",
     ),
     "isr-joined-too-early": Mutant(
         "broker.replication.in_sync.isr",
