@@ -2,7 +2,9 @@
 
 Behaviour: the controller assigns the partitions that this broker leads and follows (`replication/leadership.py`). The
 first push after a registration is FULL and names all of them. Later pushes are INCREMENTAL and name only the changed
-ones. Configs that the new state depends on are metadata records in tag 10000 (see `push_tags.py`), applied first.
+ones. Configs that the new state depends on are metadata records in tag 10000 (see `push_tags.py`), applied first. Only
+leaderships that are over end before: a lower min.insync.replicas would let such a leader acknowledge records that the
+next one lacks.
 
 Errors: those of every push (`push_gate.py`) for the request; UNKNOWN_TOPIC_OR_PARTITION, STALE_CONTROLLER_EPOCH,
 KAFKA_STORAGE_ERROR for a partition.
@@ -30,12 +32,15 @@ if TYPE_CHECKING:
 
 
 def carry_out(services: Services, message: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    """Apply the configs, then the state of each partition."""
-    apply_records(services, message, records_of(message))
+    """End the leaderships that are over, apply the configs, then the state of each partition."""
+    topics: list[TopicState] = [(t.topic_name, t.topic_id, t.partition_states) for t in message.topic_states]
+    records = records_of(message)
+    if records:
+        services.leadership.end_leaderships(topics)
+    apply_records(services, message, records)
     offset = offset_of(message)
     if offset is not None:
         services.metadata_cache.expect_offset(offset)
-    topics: list[TopicState] = [(t.topic_name, t.topic_id, t.partition_states) for t in message.topic_states]
     leaders = {leader.broker_id: (leader.host_name, leader.port) for leader in message.live_leaders}
     errors = services.leadership.apply(topics, is_full=message.type == FULL, leaders=leaders)
     return _response(topics, errors)

@@ -139,6 +139,16 @@ class Leadership:
             self._manager.complete_delayed(tp)
         return errors
 
+    def end_leaderships(self, topics: Sequence[TopicState]) -> None:
+        """Stop leading the partitions that these states give to other leaders; `apply` does the rest with them."""
+        with self._lock:
+            for name, topic_id, states in topics:
+                for state in states:
+                    if state.leader != self._manager.broker_id:
+                        partition = self._hosted.find(TopicPartition(name, state.partition_index))
+                        if partition is not None and topic_id in (ZERO_UUID, partition.topic_id):
+                            partition.resign_before(state.leader_epoch, state.partition_epoch)
+
     def _left_isrs(self, topics: Sequence[TopicState]) -> frozenset[TopicPartition]:
         """The pushed partitions whose ISR does not contain this broker (rule 5)."""
         return frozenset(

@@ -379,6 +379,14 @@ class Partition:
             self._followers.clear()
             self.role = resigned(self.role)
 
+    def resign_before(self, leader_epoch: int, partition_epoch: int) -> None:
+        """Stop being leader if a state with these epochs, which names another leader, is newer than the role."""
+        with self._lock:
+            role = self.role
+            if role.is_leader and leader_epoch > role.leader_epoch and partition_epoch >= role.partition_epoch:
+                self._followers.clear()
+                self.role = resigned(role)
+
     def replace_log(self, make: Callable[[Log], Log | None]) -> bool:
         """Replace the log by one with the same records while nothing can be appended; returns whether it was replaced.
 

@@ -137,6 +137,42 @@ def test_topic_configs_in_the_push_are_applied(rig):
     assert tagged(None) == default
 
 
+def test_a_deposed_leader_acknowledges_nothing_by_the_configs_of_the_push_that_deposes_it(rig):
+    """Its ISR was too small. The next leader was elected while min.insync.replicas was 2, and lacks its records."""
+
+    def min_isr(request, value):
+        set_records(
+            request, [ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value=value)]
+        )
+        return request
+
+    rig.answer(min_isr(rig.leader_and_isr({"t": [state(1, [1, 2], [1])]}), "2"), 7)
+    rig.answer(produce(batch(b"a")), 9)
+    assert rig.manager.partition(TP).high_watermark == 0
+    meanwhile = []
+
+    def configs_have_changed(_resource):
+        (topic,) = rig.answer(produce(batch(b"b"), acks=-1), 9).responses
+        meanwhile.append((topic.partition_responses[0].error_code, rig.manager.partition(TP).high_watermark))
+
+    rig.dynamic_config.on_change(configs_have_changed)
+    deposed = state(2, [1, 2], [2], leader_epoch=1, partition_epoch=1)
+    rig.answer(min_isr(rig.leader_and_isr({"t": [deposed]}), "1"), 7)
+    assert meanwhile == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)]
+    partition = rig.manager.partition(TP)
+    assert (partition.leader_epoch, partition.is_leader, partition.high_watermark) == (1, False, 0)
+    assert rig.fetchers.followed == {TP}
+
+
+def test_a_state_that_is_older_ends_no_leadership(rig):
+    rig.push({"t": [state(1, [1, 2], leader_epoch=2, partition_epoch=4)]})
+    for late in ({"leader_epoch": 1, "partition_epoch": 5}, {"leader_epoch": 3, "partition_epoch": 3}):
+        request = rig.leader_and_isr({"t": [state(2, [1, 2], **late)]})
+        set_records(request, [ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1")])
+        rig.answer(request, 7)
+        assert rig.manager.partition(TP).is_leader
+
+
 def test_the_metadata_offset_is_noted_and_the_broker_is_caught_up_once(rig):
     caught_up = []
     rig.cache.on_caught_up.append(lambda: caught_up.append(rig.cache.offset))
