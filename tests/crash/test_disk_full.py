@@ -104,7 +104,13 @@ def test_a_full_disk_takes_only_its_own_partitions_offline(
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 2, config={"min.insync.replicas": "1"})])[TOPIC].result(20)
     eventually("all is in sync", lambda: all(isr == [0, 1] for _, isr in leaders_and_isrs(admin).values()))
-    before = directories(cluster, 0)
+
+    def has_logs() -> dict[str, tuple[ErrorCode, set[int]]] | None:
+        # Why wait: another broker may have answered, before this one's push came.
+        found = directories(cluster, 0)
+        return found if sum(len(partitions) for _, partitions in found.values()) == PARTITIONS else None
+
+    before = eventually("broker 0 has its logs", has_logs)
     lost = before["two"][1]
     assert len(lost) == PARTITIONS / 2
     with ProduceLoad(cluster.bootstrap, TOPIC, PARTITIONS, padding="x" * 2000) as load:
