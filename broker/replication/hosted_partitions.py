@@ -47,6 +47,10 @@ class HostedPartitions:
         """Every partition whose disk works."""
         return list(self._online.values())
 
+    def count(self) -> int:
+        """Return how many partitions are hosted and online; takes no lock."""
+        return len(self._online)
+
     def led(self) -> list[Partition]:
         """Every partition that this broker leads."""
         return [partition for partition in self.online() if partition.is_leader]

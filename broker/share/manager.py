@@ -80,7 +80,7 @@ class SharePartitionManager:
         self.purgatory: Final = purgatory
         self.settings: Final = ShareSettings(dynamic_config)
         self.sensors: Final = ShareSensors(registry)
-        self.sessions: Final = ShareSessions(registry, config.group_share_max_share_sessions)
+        self.sessions: Final = ShareSessions(registry, config.group_share_max_share_sessions, hosted.count)
         self.wakes: Final = Wakes(purgatory)
         self._parts = Parts(persister, self.settings, purgatory.timer, self.wakes, self.sensors)
         self._lock = threading.Lock()

@@ -9,8 +9,8 @@ Rules
 1. A session belongs to a member of a group and to one connection. It ends with its connection: the member releases what
    it holds, and a group without sessions has no share partitions in memory.
 2. A session's epoch counts its requests, ShareFetch and ShareAcknowledge together.
-3. The cache is bounded: by group.share.max.share.sessions, and PLACES_MAX partitions in all sessions together. Nothing
-   is evicted from a full one.
+3. The cache is bounded: by group.share.max.share.sessions, and PLACES_MAX partitions in all sessions together. A
+   session names at most FOREIGN_MAX partitions more than this broker hosts. Nothing is evicted from a full cache.
 4. A response names a partition only if it has records or an error, or had been added, or had an error before.
    A partition with records goes to the end of the order.
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
@@ -37,6 +37,9 @@ __all__ = ["FINAL_EPOCH", "INITIAL_EPOCH", "Member", "Place", "ShareSessions"]
 
 #: Why a bound: a client may name partitions that do not exist.
 PLACES_MAX: Final = 500_000
+#: As many partitions of a session may be others' or not exist: clients' metadata can be old. Why a bound: each fetch of
+#: the session goes through all of them, and returns the error of each, although its request has a few bytes.
+FOREIGN_MAX: Final = 4000
 
 
 class Member(NamedTuple):
@@ -68,8 +71,10 @@ class Session:
 class ShareSessions:
     """See the module."""
 
-    def __init__(self, registry: Registry, sessions_max: int) -> None:
+    def __init__(self, registry: Registry, sessions_max: int, hosted_count: Callable[[], int]) -> None:
+        """`hosted_count()` returns how many partitions this broker hosts; it takes no lock."""
         self._sessions_max: Final = sessions_max
+        self._hosted_count: Final = hosted_count
         self._lock = threading.Lock()
         self._sessions: dict[Member, Session] = {}  # guarded by: _lock
         self._groups: Counter[str] = Counter()  # guarded by: _lock; sessions of each group, never 0
@@ -84,7 +89,7 @@ class ShareSessions:
             self._end_locked(member)
             session = Session(connection_id, places)
             is_full = len(self._sessions) >= self._sessions_max
-            if is_full or self._place_count + len(session.places) > PLACES_MAX:
+            if is_full or self._is_too_much(len(session.places), len(session.places)):
                 raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
             self._sessions[member] = session
             self._groups[member.group_id] += 1
@@ -98,8 +103,8 @@ class ShareSessions:
         with self._lock:
             session = self._next_locked(member, epoch)
             before = len(session.places)
-            new = [place for place in add if place not in session.places]
-            if self._place_count + len(new) > PLACES_MAX:
+            new = [place for place in dict.fromkeys(add) if place not in session.places]
+            if new and self._is_too_much(len(new), before + len(new)):
                 self._end_locked(member)
                 raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
             for place in new:
@@ -167,6 +172,12 @@ class ShareSessions:
         with self._lock:
             session = self._sessions.get(member)
             return [] if session is None else list(session.places)
+
+    def _is_too_much(self, new: int, of_session: int) -> bool:
+        """Return whether rule 3 forbids so many new partitions, with which a session has so many."""
+        if self._place_count + new > PLACES_MAX:
+            return True
+        return of_session > FOREIGN_MAX and of_session > FOREIGN_MAX + self._hosted_count()
 
     def _require_locked(self, member: Member) -> Session:
         session = self._sessions.get(member)

@@ -33,6 +33,7 @@ def test_hosted_partitions_are_found(rig: BrokerRig) -> None:
     hosted = rig.manager.hosted
     assert hosted.get(LED).tp == LED
     assert [partition.tp for partition in hosted.online()] == [LED, FOLLOWED]
+    assert hosted.count() == 2
     assert [partition.tp for partition in hosted.led()] == [LED]
 
 

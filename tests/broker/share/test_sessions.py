@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.share.sessions import FINAL_EPOCH, Member, Place, ShareSessions
+from barnabas.broker.share.sessions import FINAL_EPOCH, FOREIGN_MAX, Member, Place, ShareSessions
 from barnabas.common.clock import FakeClock
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue
@@ -21,7 +21,7 @@ def registry() -> Registry:
 
 @pytest.fixture
 def sessions(registry: Registry) -> ShareSessions:
-    sessions = ShareSessions(registry, 2)
+    sessions = ShareSessions(registry, 2, lambda: 1)
     sessions.begin(M, [A, B], "1")
     return sessions
 
@@ -73,6 +73,20 @@ def test_the_partitions_of_all_sessions_are_bounded(sessions: ShareSessions, mon
         sessions.update(M, 1, [C], [])
     with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
         sessions.update(M, 2, [], [])
+
+
+def test_a_session_names_few_partitions_that_are_not_here(sessions: ShareSessions) -> None:
+    """An empty fetch of a session with 100,000 partitions that did not exist took a second, and returned 2 MB."""
+    places = [Place(bytes(16), partition) for partition in range(FOREIGN_MAX + 2)]
+    with refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED):
+        sessions.begin(N, places, "2")
+    sessions.begin(N, places[1:], "2")  # this broker hosts one
+    assert sessions.update(N, 1, [*places[1:], places[1]], [places[1]]) == places[2:]
+    sessions.update(N, 2, [places[0]], [])
+    with refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED):
+        sessions.update(N, 3, [places[1]], [])
+    with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
+        sessions.update(N, 4, [], [])
 
 
 def test_a_response_names_what_was_added_once(sessions: ShareSessions) -> None:
