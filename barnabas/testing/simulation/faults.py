@@ -9,7 +9,8 @@ so it may lose power at any time. So may brokers that flush each batch before th
 Of several controllers, one gets an empty disk in a calm only, too: static voters have no directory ids, so it forgets
 its vote, and must not be needed for what was committed before (docs/internals/quorum.md).
 
-A broker that is in no ISR may lose power at any time: `strand` leaves one broker alone in all of them.
+A broker that is in no ISR may lose power, too: `strand` leaves one broker alone in all of them. All are in sync again
+before the next fault.
 
 Threads: the driver's task.
 """
@@ -130,10 +131,13 @@ class Faults:
             self.kill(peer)
 
     def strand(self, node: SimulatedNode) -> None:
-        """Leave a broker alone in all ISRs, one follower after the other, and end it as the others come back.
+        """Leave a broker alone in all ISRs, one follower after the other, and take it away as the others come back.
 
-        Cut off, the others may lose power, since nothing that was acknowledged depends on them. None of them may lead
-        before it has copied again.
+        Either it is killed, and the last one that left the ISRs may lead. Or the others lose power while they are cut
+        off, and it is cut off itself as they start: none of them may lead before it has copied again.
+
+        Why not both: two of ISR and eligible leader replicas would have ended uncleanly, with min.insync.replicas=2.
+        Nobody could tell which one has lost records (KIP-966).
         """
         if isinstance(node, SimulatedController) or not self._comes_calm_for(node):
             return
@@ -150,16 +154,22 @@ class Faults:
             links += own_links
             self._wait_for(functools.partial(self._nodes.has_left_isrs, peer), ALONE_NS)
         if not self._is_healed:
-            if self._nodes.is_alone(node):
-                for peer in peers:
-                    if loses_power and peer.is_running:
-                        self._tell(f"{peer.name} loses power")
-                        peer.lose_power(self._random)
-                        self._start(peer)
-                self.kill(node)
+            is_alone = self._nodes.is_alone(node)
+            for peer in peers if is_alone and loses_power else ():
+                if peer.is_running:
+                    self._tell(f"{peer.name} loses power")
+                    peer.lose_power(self._random)
+                    self._start(peer)
             self._tell(f"those are back that left {node.name} alone")
             self._heal_links(links)
+            if is_alone and loses_power:
+                self._length_ns += (self._session_ms(node) + DEPOSED_MS) * NS_PER_MS
+                self.isolate(node)
+            elif is_alone:
+                self.kill(node)
         self._lasting -= 1
+        if loses_power:
+            self._wait_until_in_sync()
 
     def lose_power(self, node: SimulatedNode) -> None:
         """End a process and lose what its disk has not flushed; start it again later."""
@@ -249,7 +259,7 @@ class Faults:
                 return
             lead_ms = QUORUM_MS
         else:
-            lead_ms = int(node.properties.get("broker.session.timeout.ms", SESSION_MS))
+            lead_ms = self._session_ms(node)
         self._length_ns += (lead_ms + DEPOSED_MS) * NS_PER_MS
         if self._random.random() < CUT_OFF:
             self.isolate(node)
@@ -296,6 +306,9 @@ class Faults:
         if not node.is_running:
             self._tell(f"{node.name} starts")
             node.start()
+
+    def _session_ms(self, broker: SimulatedNode) -> int:
+        return int(broker.properties.get("broker.session.timeout.ms", SESSION_MS))
 
     def _peers(self, node: SimulatedNode) -> list[SimulatedNode]:
         return [each for each in self._nodes.by_id.values() if each is not node and each.node.role == node.node.role]
