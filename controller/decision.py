@@ -1,6 +1,7 @@
 """View and Decision: the input and the result of a decision function.
 
-A decision is a pure function `(view, request) -> Decision`. It reads the view and changes nothing. The event thread
+A decision is a pure function `(view, request) -> Decision`, apart from the operator's policies, which it may ask. It
+reads the view and changes nothing. The event thread
 appends the records, applies them, and sends the response once they are durable. An error of a whole request is raised
 as `ApiError`; an error of one item is a code inside the response.
 """
@@ -15,6 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.config.config import Config
 from barnabas.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Image
+from barnabas.controller.policies.policies import Policies
 from barnabas.protocol.errors import ApiError, ErrorCode, message_that_fits
 from barnabas.protocol.metadata_records import MetadataRecord
 
@@ -22,6 +24,8 @@ R = TypeVar("R")
 
 #: Counts partitions that a request creates or deletes; raises THROTTLING_QUOTA_EXCEEDED if the client may not.
 Charge: TypeAlias = Callable[[int], None]
+
+NO_POLICIES: Final = Policies()
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
@@ -52,6 +56,7 @@ class View:
     image: Image
     config: Config  # of the controller process
     rng: random.Random = field(default_factory=random.Random)
+    policies: Policies = NO_POLICIES
 
     @property
     def next_offset(self) -> int:

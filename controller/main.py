@@ -44,6 +44,7 @@ from barnabas.controller.live import ControllerView
 from barnabas.controller.metadata.bootstrap import bootstrap_records
 from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
 from barnabas.controller.metadata.opened_log import names_several, open_log
+from barnabas.controller.policies.policies import Policies
 from barnabas.controller.quorum_controller import QuorumController
 from barnabas.controller.quotas import ControllerQuotas
 from barnabas.controller.raft.client.raft_metrics import show_thread, show_without_thread
@@ -122,6 +123,7 @@ class ControllerServer:
         self._tls = TlsEndpoints(self.config.originals, clock.wall_ms)  # fixed before start
         self._authorizer = make_authorizer(self.config, self.registry, is_controller=True)
         self.quotas = ControllerQuotas(self.config, clock)
+        self._policies = Policies.of(self.config)  # fixed before start
         self.controller = self._make_controller(clock, fs)
         apis = LOCAL_TABLE if self.raft is None else TABLE
         table = apis if self.faults is None else self._with_faults(apis, self.faults)
@@ -179,6 +181,7 @@ class ControllerServer:
             moved_clock=self._moved_clock,
             # Why not alone: it would write only for itself, which knows whether it can.
             max_idle_ms=0 if opened.raft is None else int(config.metadata_max_idle_interval_ms),
+            policies=self._policies,
         )
 
     def _connect_to_controller(self, clock: Clock) -> Connect:
@@ -343,6 +346,7 @@ class ControllerServer:
             self._registration.stop()
         self.handlers.shutdown()
         self.controller.stop()  # responds to the submitted requests
+        self._policies.close()
         self.sockets.shutdown()
         self.quotas.stop()
         if self._shared is None:

@@ -39,7 +39,7 @@ from barnabas.controller.broker_registry import (
     fence_stale_broker,
     process_heartbeat,
 )
-from barnabas.controller.decision import Decision, View, check_broker_epoch
+from barnabas.controller.decision import NO_POLICIES, Decision, View, check_broker_epoch
 from barnabas.controller.decisions.elections import (
     imbalanced_partitions,
     leaderless_partitions,
@@ -62,6 +62,7 @@ from barnabas.controller.metadata.metadata_directory import DirectoryError
 from barnabas.controller.metadata.record_batches import encode_batch
 from barnabas.controller.metadata.snapshot import image_records, unreadable
 from barnabas.controller.metadata.uncommitted import Uncommitted
+from barnabas.controller.policies.policies import Policies
 from barnabas.controller.push.broker_channel import Connect, PushObserver
 from barnabas.controller.push.channel_manager import ChannelManager
 from barnabas.controller.push.requests import Sender
@@ -193,6 +194,7 @@ class QuorumController:
         connect: Connect,
         metrics: ControllerObserver,
         rng: random.Random | None = None,
+        policies: Policies = NO_POLICIES,
         start_threads: bool = True,
         on_hopeless: Callable[[str], None] = lambda _: None,
         on_committed: Callable[[Image], None] = lambda _: None,
@@ -219,6 +221,7 @@ class QuorumController:
         self._clock = clock  # fixed before start
         self._moved_clock = clock if moved_clock is None else moved_clock  # fixed before start; of what expires
         self._rng = rng or random.Random()
+        self._policies = policies  # fixed before start
         self._metrics = metrics  # fixed before start
         self._checks_invariants = checks_invariants  # fixed before start
         self.leader = LeaderAndEpoch(None, 0)  # replaced whole by the event thread
@@ -536,7 +539,7 @@ class QuorumController:
         """Return what decisions may read now; raises NotControllerError unless this controller is active."""
         if not self.is_active:
             raise NotControllerError(leader_text(self.leader))
-        return View(self.image, self.config, self._rng)
+        return View(self.image, self.config, self._rng, self._policies)
 
     def register(self, view: View, request: BrokerRegistrationRequest) -> Decision[int]:
         """Decide a registration and open its session."""

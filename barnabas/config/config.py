@@ -260,19 +260,25 @@ def warn(config: Config, more: Iterable[str] = ()) -> None:
     # Why: a controller connects to brokers' listeners, of which it knows only the map.
     peers = config.listener_protocols if config.role == CONTROLLER else ()
     found = warnings_of_file(config.originals, listeners, peers=peers, is_without_tls=is_without_tls)
-    for line in (*found, *_two_phase_warnings(config), *more):
+    for line in (*found, *_warnings_of_role(config), *more):
         if line not in _warned:
             _warned.add(line)
             log.warning("%s", line)
 
 
-def _two_phase_warnings(config: Config) -> Iterator[str]:
-    has_version = config.unstable_api_versions_enable
-    if config.role == BROKER and config.transaction_two_phase_commit_enable and not has_version:
+def _warnings_of_role(config: Config) -> Iterator[str]:
+    """Yield a line for each setting that has no effect in this process, as others are set."""
+    if config.role != BROKER:
+        return
+    if config.transaction_two_phase_commit_enable and not config.unstable_api_versions_enable:
         yield (
             "transaction.two.phase.commit.enable has no effect: InitProducerId v6 is unstable, and needs "
             "unstable.api.versions.enable=true"
         )
+    policies = ("alter.config.policy.class.name", "create.topic.policy.class.name")
+    for key in policies if CONTROLLER not in config.process_roles else ():
+        if config.value(key):
+            yield f"{key} has no effect on a broker: controllers ask policies"
 
 
 class _State:

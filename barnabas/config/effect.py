@@ -79,10 +79,6 @@ PROTECTIVE: Final = (
     ),
     Missing("no tokens are fetched by assertions", ("sasl.oauthbearer.assertion.",)),
     _SASL,
-    Missing(
-        "no such classes can be loaded, so nothing would be refused",
-        ("create.topic.policy.class.name", "alter.config.policy.class.name"),
-    ),
 )
 _PROVIDERS: Final = Missing("", ("config.providers", "config.providers."))
 #: Other features that are not built.

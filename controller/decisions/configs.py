@@ -19,7 +19,7 @@ KIP-339.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.config import lists
@@ -53,6 +53,7 @@ from barnabas.controller.image import (
     ConfigKey,
     Image,
 )
+from barnabas.controller.policies.policies import ConfigChange
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k33_alter_configs as legacy_wire
 from barnabas.protocol.messages import k44_incremental_alter_configs as wire
@@ -99,6 +100,8 @@ def new_topic_records(view: View, name: str, entries: Sequence[tuple[str, str | 
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     configs = {key: value for key, value in entries if value is not None}
     _check_topic_configs(view, configs)
+    if configs:
+        view.policies.check_change(ConfigChange(TOPIC_RESOURCE, name, configs))
     return [_record(ConfigKey(TOPIC_RESOURCE, name), key, value) for key, value in configs.items()]
 
 
@@ -312,13 +315,19 @@ def _replacing_records(view: View, resource: ConfigKey, wanted: Mapping[str, str
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
     current = view.image.configs.get(resource, {})
     changes = dict(wanted)
-    changes.update({name: None for name in current if name not in wanted})
-    return _changed_records(view, resource, current, changes)
+    unnamed = {name: None for name in current if name not in wanted}
+    changes.update(unnamed)
+    return _changed_records(view, resource, current, changes, unnamed)
 
 
 def _changed_records(
-    view: View, resource: ConfigKey, current: Mapping[str, str], changes: Mapping[str, str | None]
+    view: View,
+    resource: ConfigKey,
+    current: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    unnamed: Collection[str] = (),
 ) -> list[ConfigRecord]:
+    """Return the records of valid changes; raises ApiError. `unnamed` are those that the request does not name."""
     if resource.type == BROKER_RESOURCE and view.image.has_elr and MIN_INSYNC_REPLICAS in changes:
         _check_min_isr(resource.name, changes[MIN_INSYNC_REPLICAS])
     after = {**current, **{name: value for name, value in changes.items() if value is not None}}
@@ -333,7 +342,11 @@ def _changed_records(
             )
     _check_resource(view, resource, after)
     always = resource.type == BROKER_RESOURCE  # rule 2
-    return [_record(resource, name, value) for name, value in changes.items() if always or current.get(name) != value]
+    changed = {name: value for name, value in changes.items() if always or current.get(name) != value}
+    named = {name: value for name, value in changed.items() if name not in unnamed}
+    if named:
+        view.policies.check_change(ConfigChange(resource.type, resource.name, named))
+    return [_record(resource, name, value) for name, value in changed.items()]
 
 
 def _record(resource: ConfigKey, name: str, value: str | None) -> ConfigRecord:

@@ -34,11 +34,18 @@ from barnabas.controller.decisions.elections import default_directory
 from barnabas.controller.decisions.placement import UsableBroker, place_replicas
 from barnabas.controller.decisions.topic_names import CLUSTER_METADATA_TOPIC, ExistingNames, check_name
 from barnabas.controller.image import Image, Partition, Topic
+from barnabas.controller.policies.policies import NewTopic
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
 from barnabas.protocol.messages import k37_create_partitions as partitions_wire
-from barnabas.protocol.metadata_records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from barnabas.protocol.metadata_records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 
 DEFAULT: Final = -1  # a partition count or replication factor that the controller's config decides
 _FIRST_VERSION_WITH_DISABLED_ERROR: Final = 3
@@ -96,6 +103,7 @@ def _create_one(
     existing.check_collision(topic.name)
     config_records = configs.new_topic_records(view, topic.name, [(c.name, c.value) for c in topic.configs])
     assignment = _manual_assignment(view, topic) if topic.assignments else _placed_assignment(view, topic)
+    view.policies.check_topic(_asked(topic, assignment, config_records))
     topic_id = new_topic_id(view)
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
     records += [partition.to_record(topic_id, index) for index, partition in enumerate(assignment)]
@@ -109,6 +117,17 @@ def _create_one(
         configs=_described(effective.of({r.name: r.value for r in config_records if r.value is not None})),
     )
     return result, records
+
+
+def _asked(
+    topic: create_wire.CreatableTopic, assignment: Sequence[Partition], config_records: Sequence[ConfigRecord]
+) -> NewTopic:
+    """Return what the operator's policy is asked about."""
+    values = {record.name: record.value for record in config_records if record.value is not None}
+    if topic.assignments:
+        replicas = {index: tuple(partition.replicas) for index, partition in enumerate(assignment)}
+        return NewTopic(topic.name, None, None, replicas, values)
+    return NewTopic(topic.name, len(assignment), len(assignment[0].replicas), None, values)
 
 
 def _without_configs(result: create_wire.CreatableTopicResult) -> create_wire.CreatableTopicResult:

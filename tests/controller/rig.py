@@ -19,6 +19,7 @@ from barnabas.controller.image import Endpoint, Partition
 from barnabas.controller.metadata.bootstrap import bootstrap_records
 from barnabas.controller.metadata.local_client import LocalClient
 from barnabas.controller.metadata.metadata_log import MetadataLog
+from barnabas.controller.policies.policies import Policies
 from barnabas.controller.quorum_controller import QuorumController, ReplicatedLog
 from barnabas.metrics.registry import Registry
 from barnabas.protocol.errors import ApiError
@@ -118,6 +119,7 @@ class Rig:
             connect=self._connect,
             metrics=ControllerMetrics(self.registry, self.clock),
             rng=random.Random(seed),
+            policies=Policies.of(self.config),
             start_threads=False,
             checks_invariants=True,
             max_idle_ms=0 if flush is not int else int(self.config.metadata_max_idle_interval_ms),

@@ -32,8 +32,6 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
         ({"sasl.enabled.mechanisms": "PLAIN"}, "no listener uses SASL, so no client would be authenticated"),
         ({"principal.builder.class": "org.example.P"}, "principal.builder.class"),
         ({"connections.max.reauth.ms": "1000"}, "connections.max.reauth.ms"),
-        ({"create.topic.policy.class.name": "org.example.P"}, "nothing would be refused"),
-        ({"alter.config.policy.class.name": "org.example.P"}, "nothing would be refused"),
         (
             {**SASL, "listener.name.a.plian.sasl.jaas.config": "j"},
             "plian is no mechanism; those are gssapi, oauthbearer",
@@ -134,6 +132,10 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
                 "transaction.two.phase.commit.enable has no effect: InitProducerId v6 is unstable, and needs "
                 "unstable.api.versions.enable=true"
             ],
+        ),
+        (
+            {"create.topic.policy.class.name": "policies:Names"},
+            ["create.topic.policy.class.name has no effect on a broker: controllers ask policies"],
         ),
         ({"transaction.two.phase.commit.enable": "true", "unstable.api.versions.enable": "true"}, []),
         ({"log.retention.hours": "9", "barnabas.metrics.port": "0"}, []),
