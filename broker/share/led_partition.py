@@ -141,15 +141,21 @@ class LedSharePartition:
 
     def _take(self, read: StateRead) -> ErrorCode:
         """Take over the state that was kept."""
+        has_start = read.start_offset != NO_START_OFFSET
         try:
-            start = read.start_offset if read.start_offset != NO_START_OFFSET else self._find_start()
+            start = read.start_offset if has_start else self._find_start()
             with self._lock:
                 self._machine.loaded(read.state_epoch, start, read.batches)
+                # Why at once: the next leader would choose again, and skip what came meanwhile.
+                update = None if has_start else self._machine.start_update()
+                if update is not None:
+                    self._queue_locked(update, None)
         except ApiError as error:
             return error.code
         except Exception:  # Why: what was kept, or a setting, may be anything, and this is the persister's thread.
             log.exception("the state of share partition %s cannot be used", self)
             return ErrorCode.UNKNOWN_SERVER_ERROR
+        self._send()
         return ErrorCode.NONE
 
     # Looking

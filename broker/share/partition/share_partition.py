@@ -102,6 +102,10 @@ class SharePartition:
         self.state_epoch = state_epoch
         return True
 
+    def start_update(self) -> Update | None:
+        """Return the write of a start offset that was not kept, but chosen."""
+        return Update((), self.state.start_offset, 0, pends=False) if self.is_active else None
+
     def failed(self) -> None:
         """Note that its state could not be read."""
         self._change(StageEvent.FAIL)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.coordinators.share_state.values import SharePartitionKey, StateBatch, StateRead, StateWrite
+from barnabas.broker.coordinators.share_state.values import NO_START_OFFSET, SharePartitionKey, StateBatch, StateRead, StateWrite
 from barnabas.broker.purgatory import Purgatory
 from barnabas.broker.share.led_partition import DONE, LedSharePartition, Parts, client_error
 from barnabas.broker.share.partition.values import Acknowledgement, Fetcher, Limits, Span
@@ -97,6 +97,20 @@ def rig() -> Rig:
     rig.loaded()
     rig.woken.clear()
     return rig
+
+
+def test_a_start_that_was_chosen_is_kept_before_anything_is_delivered() -> None:
+    # Else the next leader would choose again: with `latest`, what came meanwhile would be skipped.
+    rig = Rig()
+    rig.start = 40
+    rig.loaded(NO_START_OFFSET)
+    assert rig.persister.end_write() == StateWrite(3, 5, 40, (), 0)
+    assert rig.persister.writes == []
+    assert rig.led.begin_fetch(object()) == 40
+
+
+def test_a_start_that_was_kept_is_not_written_again(rig: Rig) -> None:
+    assert rig.persister.writes == []
 
 
 def test_it_is_read_once_and_wakes_those_who_wait() -> None:

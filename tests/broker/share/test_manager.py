@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.coordinators.share_state.values import StateRead
+from barnabas.broker.coordinators.share_state.values import NO_START_OFFSET, StateRead
 from barnabas.broker.share.led_partition import LedSharePartition, Outcome
 from barnabas.broker.share.manager import IDLE_MS, UNKNOWN
 from barnabas.broker.share.partition.values import Acknowledgement
@@ -64,6 +64,16 @@ def test_the_next_leader_epoch_of_the_same_leader_goes_on(rig: ShareRig) -> None
     m.fetch()
     rig.push({"t": [state(1, leader_epoch=1), state(1)]})
     assert m.acknowledge((0, 2, ACCEPT)).responses[0].partitions[0].error_code == 0
+
+
+def test_the_next_leader_goes_on_where_a_group_began_that_has_acknowledged_nothing(rig: ShareRig) -> None:
+    rig.append(3)
+    rig.initialize(0, NO_START_OFFSET, state_epoch=2)
+    assert rig.member("m").acquire() == []  # it begins at the end
+    rig.push({"t": [state(2, (1, 2), leader_epoch=1), state(1)]})
+    rig.push({"t": [state(1, leader_epoch=2), state(1)]})
+    rig.append(2)
+    assert rig.member("n").acquire() == [(3, 4, 1)]
 
 
 def test_acknowledgements_of_several_partitions(rig: ShareRig) -> None:
