@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.coordinators.share_state.values import NO_START_OFFSET, SharePartitionKey, StateBatch, StateRead, StateWrite
+from barnabas.broker.coordinators.share_state.values import (
+    NO_START_OFFSET,
+    SharePartitionKey,
+    StateBatch,
+    StateRead,
+    StateWrite,
+)
 from barnabas.broker.purgatory import Purgatory
 from barnabas.broker.share.led_partition import DONE, LedSharePartition, Parts, client_error
 from barnabas.broker.share.partition.values import Acknowledgement, Fetcher, Limits, Span
