@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import reruns
 from tests.support.kafka.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
@@ -13,6 +14,10 @@ from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.programs import needed_by, require
 
 _shown: set[str] = set()  # logs that an earlier report has: tests that share a cluster may fail by the hundred
+
+# Tests are not timed: by default, Hypothesis fails an example of more than 200 ms, which a busy machine may need.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
