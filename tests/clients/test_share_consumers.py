@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) with the Java client and Apache Kafka's console share consumer.
+"""Share groups (KIP-932) with the Java client, librdkafka, franz-go and Apache Kafka's console share consumer.
 
 The cluster is one of its own, whose members heartbeat ten times a second instead of every five seconds.
 """
@@ -16,7 +16,15 @@ from tests.support.cluster import ApacheKafkaTarget, BarnabasCluster, Target
 from tests.support.kafka.apache_kafka import ApacheKafka
 from tests.support.kafka.kafka_jars import kafka_runtime
 from tests.support.kafka.kafka_tools import KafkaTools
-from tests.support.kafka.share_members import ACCEPT, REJECT, Deliveries, ShareMembers
+from tests.support.kafka.share_members import (
+    ACCEPT,
+    REJECT,
+    Deliveries,
+    ShareMembers,
+    go_members,
+    java_members,
+    librdkafka_members,
+)
 from tests.support.waiting import eventually
 
 PARTITIONS = 3
@@ -77,6 +85,18 @@ def group(tools: KafkaTools, cluster: Target, unused_name: str) -> str:
     return unused_name
 
 
+@pytest.fixture(
+    params=[
+        pytest.param(lambda: java_members(kafka_runtime()), id="java"),
+        pytest.param(librdkafka_members, id="librdkafka"),
+        pytest.param(go_members, id="franz-go", marks=pytest.mark.needs("go")),
+    ]
+)
+def program(request: pytest.FixtureRequest) -> list[str]:
+    """The members of one client."""
+    return request.param()  # type: ignore[no-any-return]
+
+
 def test_the_console_consumer_reads_every_record(tools: KafkaTools, cluster: Target, topic: str, group: str) -> None:
     total = RECORDS * PARTITIONS
     output = tools.run(
@@ -86,12 +106,12 @@ def test_the_console_consumer_reads_every_record(tools: KafkaTools, cluster: Tar
     assert sorted(output.split()) == sorted(f"{p}-{n}" for p in range(PARTITIONS) for n in range(RECORDS))
 
 
-def test_members_share_the_records(cluster: Target, topic: str, group: str) -> None:
+def test_members_share_the_records(program: list[str], cluster: Target, topic: str, group: str) -> None:
     """Each record is accepted by one member or rejected; some are released first, and delivered again."""
     deliveries = Deliveries()
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "max.poll.records": "10"}
     with ShareMembers(
-        kafka_runtime(), settings, topic, deliveries, members=4, releases=10, rejects=15
+        program, settings, topic, deliveries, members=4, releases=10, rejects=15
     ) as members:  # fmt: skip
         total = RECORDS * PARTITIONS
         eventually("every record is settled", lambda: members.has_failed or len(deliveries.settled) == total)
@@ -105,12 +125,12 @@ def test_members_share_the_records(cluster: Target, topic: str, group: str) -> N
     assert len(deliveries.by_member) > 1
 
 
-def test_a_group_goes_on_where_it_stopped(cluster: Target, topic: str, group: str) -> None:
+def test_a_group_goes_on_where_it_stopped(program: list[str], cluster: Target, topic: str, group: str) -> None:
     deliveries = Deliveries()
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group}
     total = RECORDS * PARTITIONS
     for wanted in (total, total + PARTITIONS):
-        with ShareMembers(kafka_runtime(), settings, topic, deliveries) as members:
+        with ShareMembers(program, settings, topic, deliveries) as members:
             eventually("the records are settled", lambda at=wanted: members.has_failed or len(deliveries.settled) == at)
         members.stop()
         producer = Producer({"bootstrap.servers": cluster.bootstrap})

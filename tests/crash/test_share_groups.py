@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.cluster import BarnabasCluster
 from tests.support.kafka.kafka_jars import kafka_runtime
 from tests.support.kafka.kafka_tools import KafkaTools
-from tests.support.kafka.share_members import Deliveries, ShareMembers
+from tests.support.kafka.share_members import Deliveries, ShareMembers, java_members
 from tests.support.waiting import eventually
 
 TOPIC, GROUP, PARTITIONS = "shared", "workers", 4
@@ -63,7 +63,7 @@ def test_every_record_is_settled_once_whichever_broker_is_killed(cluster: Barnab
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     deliveries = Deliveries()
     with ShareMembers(
-        kafka_runtime(), settings, TOPIC, deliveries, members=4, releases=7, rejects=11
+        java_members(kafka_runtime()), settings, TOPIC, deliveries, members=4, releases=7, rejects=11
     ) as members:  # fmt: skip
         for node in cluster.brokers:
             before = len(deliveries.settled)

@@ -1,4 +1,5 @@
-"""Members of a share group of Kafka's Java client in a JVM (ShareMembers.java), and what they report.
+"""Members of a share group in a process of their own, and what they report: of the Java client (ShareMembers.java), of
+librdkafka (librdkafka_share_members.py) and of franz-go (go_share_members/).
 
 `Deliveries` checks the reports: a record is settled (accepted or rejected) by one member, and not delivered after that.
 """
@@ -6,20 +7,28 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+import pytest
+
 from tests.support.history import Worker
 from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.language_programs import go_program
 from tests.support.processes import tied_to_parent
+from tests.support.programs import path_of
 
 SOURCE = Path(__file__).with_name("ShareMembers.java")
 READ_BYTES = 1 << 20
 LEAVE_TIMEOUT_S = 60
 JVM = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+GO_OF_FRANZ_GO = 26  # 1.26, which go_share_members/go.mod asks for
+GO_THAT_FETCHES = 21  # since then, Go fetches the version that a module asks for
 ACCEPT, RELEASE, REJECT = "A", "L", "R"
 Position: TypeAlias = tuple[int, int]  # partition, offset
 
@@ -68,12 +77,36 @@ class Deliveries:
         self._pending[member, position] = how
 
 
+def java_members(runtime: KafkaRuntime) -> list[str]:
+    """Return the command of members of the Java client, without its arguments."""
+    return runtime.command(SOURCE.stem, *JVM, classes=runtime.compiled(SOURCE))
+
+
+def librdkafka_members() -> list[str]:
+    """Return the command of members of librdkafka, without its arguments."""
+    return [sys.executable, str(SOURCE.with_name("librdkafka_share_members.py"))]
+
+
+def go_members() -> list[str]:
+    """Return the command of members of franz-go, without its arguments; skip the test if Go is too old for it.
+
+    Why no failure with REQUIRE_TOOLS=1: Debian's own Go is older.
+    """
+    go = path_of("go") or "go"
+    shown = subprocess.run([go, "env", "GOVERSION", "GOTOOLCHAIN"], capture_output=True, text=True, check=True).stdout
+    version = re.match(r"go1\.(\d+)", shown)
+    can_fetch = "local" not in shown
+    if version is None or int(version[1]) < (GO_THAT_FETCHES if can_fetch else GO_OF_FRANZ_GO):
+        pytest.skip(f"franz-go has share groups since a release that needs Go 1.{GO_OF_FRANZ_GO}")
+    return go_program(SOURCE.with_name("go_share_members"), "go-share-members")
+
+
 class ShareMembers(Worker):
     """Runs the program; `stop` returns when the members have left."""
 
     def __init__(
         self,
-        runtime: KafkaRuntime,
+        program: Sequence[str],
         settings: Mapping[str, str],
         topic: str,
         deliveries: Deliveries,
@@ -83,9 +116,8 @@ class ShareMembers(Worker):
         rejects: int = 0,
     ) -> None:
         """Of `releases` offsets one is released at its first delivery, of `rejects` one is rejected; 0: none."""
-        super().__init__("java-share-members")
+        super().__init__("share-members")
         self._deliveries = deliveries
-        program = runtime.command(SOURCE.stem, *JVM, classes=runtime.compiled(SOURCE))
         pairs = [f"{key}={value}" for key, value in settings.items()]
         command = [*program, topic, str(members), str(releases), str(rejects), *pairs]
         self._child = subprocess.Popen(
@@ -112,7 +144,7 @@ class ShareMembers(Worker):
             return
         self._stopping.set()
         code = self._child.wait()
-        assert code == 0, f"the Java members ended with {code}"
+        assert code == 0, f"the members ended with {code}"
 
     def _close(self) -> None:
         self._child.kill()
