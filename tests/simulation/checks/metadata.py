@@ -96,7 +96,9 @@ class MetadataJournal:
         older: list[Key] = []
         newer: list[Key] = []
         for key in sorted(view.keys() | other.keys()):
-            mine, its = self._age(key, view), self._age(key, other)
+            mine, its = self._age(key, name, view), self._age(key, other_name, other)
+            if mine is None or its is None:
+                continue
             if mine < its:
                 older.append(key)
             elif mine > its:
@@ -109,11 +111,17 @@ class MetadataJournal:
             ]
         return []
 
-    def _age(self, key: Key, view: View) -> float:
+    def _age(self, key: Key, process: str, view: View) -> float | None:
+        """Return how new the knowledge of a process is, None if that cannot be told.
+
+        A process without a topic that was deleted may know that, or not even know that there was one.
+        """
         version = view.get(key)
         if version is not None:
             return version.partition_epoch
-        return float("inf") if key[0] in self._dead else -1
+        if key[0] in self._gone.get(process, ()):
+            return float("inf")
+        return None if key[0] in self._dead else -1
 
 
 def _name(key: Key) -> str:

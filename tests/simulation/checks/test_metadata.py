@@ -70,6 +70,14 @@ def test_a_topic_that_came_and_went_unseen_is_deleted() -> None:
     assert journal.seen({"c": {B: version(2)}, "x": {A: version(1), B: version(1)}}, "c", 12) == []
 
 
+def test_a_process_may_have_missed_a_topic_altogether() -> None:
+    journal = MetadataJournal()
+    journal.seen({"c": {A: version(1)}, "cut off": {A: version(1)}}, "c", 10)
+    journal.seen({"c": {A: version(1), B: version(0)}, "cut off": {A: version(1)}}, "c", 11)
+    views = {"c": {A: version(2)}, "cut off": {A: version(1)}, "slow": {A: version(2), B: version(0)}}
+    assert journal.seen(views, "c", 12) == []
+
+
 def test_a_controller_that_goes_back_deletes_nothing() -> None:
     journal = MetadataJournal()
     both = {A: version(1), B: version(1)}

@@ -133,7 +133,9 @@ class Run:
         self.faults = Faults(scheduler, network, self.nodes, rng, pace, decisions)
         self._stuck = StuckRequests(self.nodes)
         self._quorum = QuorumWatch(self.nodes)
-        self._copies = Copies(self.nodes, min(2, story.brokers), lambda: self.faults.is_power_out)
+        self._copies = Copies(
+            self.nodes, min(2, story.brokers), lambda: self.faults.is_power_out, is_flushed=pace.is_flushed
+        )
         draw = random.Random(f"{scheduler.seed}/story").randrange
         self.load = Load(
             Setting(story, self.nodes.bootstrap(), draw, self._copies.acknowledged, self._stored, self.nodes.era)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SHORT: Final[Mapping[str, Sequence[str]]] = {
     "broker.heartbeat.interval.ms": ("500", "1000"),
     "broker.session.timeout.ms": ("2500", "4000", "9000"),
+    "metadata.log.max.record.bytes.between.snapshots": ("2000", "20000", "20971520"),
     "replica.lag.time.max.ms": ("1000", "2000", "5000", "20000"),
 }
 #: Setting -> values beside its default.
@@ -37,7 +38,6 @@ CHOICES: Final[Mapping[str, Sequence[str]]] = {
     "log.index.interval.bytes": ("0", "300"),
     "log.roll.ms": ("700", "5000"),
     "log.segment.delete.delay.ms": ("0", "1000"),
-    "metadata.log.max.record.bytes.between.snapshots": ("2000", "20000"),
     "num.io.threads": ("1", "2"),
     "num.network.threads": ("1",),
     "num.replica.fetchers": ("2",),

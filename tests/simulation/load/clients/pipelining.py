@@ -58,11 +58,6 @@ class _Batch(NamedTuple):
     data: bytes
 
 
-class _Former(NamedTuple):
-    producer: tuple[int, int]  # id and epoch
-    sequence: int  # the next one in a partition
-
-
 class PipeliningProducer(IdempotentProducer):
     """See the module."""
 
@@ -74,7 +69,7 @@ class PipeliningProducer(IdempotentProducer):
         self._correlation_id = 0
         self._refusals = 0  # of the first batch, in a row
         self._acknowledged: set[int] = set()  # partitions whose leaders know this epoch
-        self._former: dict[int, _Former] = {}  # partition -> the last epoch whose batches its leader has
+        self._former: dict[int, tuple[int, int]] = {}  # partition -> the last id and epoch whose batches its leader has
         self._connected: tuple[Address, socket.socket] | None = None
         self._since = (0, -1, -1)  # `_now` when the batches that wait were sent first
         self.problems: list[str] = []
@@ -122,16 +117,19 @@ class PipeliningProducer(IdempotentProducer):
         if answer is not None and not answer.responses[0].partition_responses[0].error_code:
             self.problems.append(f"gap: {self.name} left one in {self._topic}-{partition}")
 
-    def _act_as(self, former: _Former, partition: int) -> None:
-        """Send a batch of an earlier epoch, which no leader may append that has a batch of this one."""
+    def _act_as(self, former: tuple[int, int], partition: int) -> None:
+        """Send a first batch of an earlier epoch, which no leader may append that has a batch of this one.
+
+        Why the first one: any other is refused because of its sequence, too.
+        """
         sent = [self._journal.next(partition, self._number)]
         for each in sent:
             self._journal.refused(partition, each)
-        data = batch_of(sent, self._clock.wall_ms(), former.producer, former.sequence)
+        data = batch_of(sent, self._clock.wall_ms(), former, 0)
         answer = self.ask_leader(self._topic, partition, produce_request(self._topic, partition, data), PRODUCE_VERSION)
         if answer is not None and not answer.responses[0].partition_responses[0].error_code:
             self.problems.append(
-                f"zombie: {self.name} as {former.producer} wrote to {self._topic}-{partition}, after {self._producer}"
+                f"zombie: {self.name} as {former} wrote to {self._topic}-{partition}, after {self._producer}"
             )
 
     def _give_up(self, partition: int, waiting: deque[_Batch]) -> None:
@@ -145,7 +143,7 @@ class PipeliningProducer(IdempotentProducer):
     def _begin_epoch(self) -> None:
         """Take the next epoch, as clients without a transactional id do by themselves."""
         for partition in self._acknowledged:
-            self._former[partition] = _Former(self._producer, self._sequences[partition])
+            self._former[partition] = self._producer
         self._acknowledged.clear()
         self._sequences = [0] * self._partitions
         self._producer = (self._producer[0], self._producer[1] + 1)

@@ -59,6 +59,8 @@ REPLACED: Final = (
     " with an earlier process of a member are refused by other checks, and no other proposal differs from the state.",
     "last-sequences-are-cleaned dropped the last, empty batch of a producer: only one sees it that repeats its last"
     " batch after others have overwritten its keys, to a leader that has copied the log anew.",
+    "snapshots-of-producers-are-not-flushed (3f45d27) costs the next start time: without a snapshot, or with a torn one"
+    ", it reads more of the log, and finds the same producers.",
     "isr-becomes-empty was right once eligible leader replicas were on: the last member of an ISR may leave it.",
 )
 AREA_OF: Final = {name: area for area, mutants in AREAS.items() for name in mutants}

@@ -46,14 +46,6 @@ RECOVERY: Final = {
         "leader epochs are durable before the recovery point passes them",
         life="outages=1,haste=1",
     ),
-    "snapshots-of-producers-are-not-flushed": Mutant(
-        "broker.storage.log.flusher",
-        "sync_snapshot(state.fs, state.directory, offset)",
-        "assert offset >= 0",
-        "the producers as of a segment's end survive a power cut",
-        "3f45d27",
-        life="outages=2",
-    ),
     "producers-are-not-rebuilt": Mutant(
         "broker.storage.producers.log_producers",
         "if after is not None and after.base_offset <= state.map_end_offset:",
