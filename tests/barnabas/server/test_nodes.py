@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.cli.inside.pages import find_pages, read_pages
@@ -45,10 +45,24 @@ def produce(sender: Producer, topic: str, numbers: range) -> None:
     assert failures == []
 
 
+def end_offset(reader: Consumer, partition: TopicPartition) -> int:
+    """The high watermark. A new leader has none to tell until its followers have fetched; librdkafka does not retry."""
+
+    def ask() -> tuple[int, int] | None:
+        try:
+            return reader.get_watermark_offsets(partition, timeout=60)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE:
+                raise
+            return None
+
+    return eventually("the leader knows its high watermark", ask, WAIT_MS)[1]
+
+
 def records(cluster: BarnabasCluster, topic: str) -> list[int]:
     reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     partitions = [TopicPartition(topic, number, 0) for number in range(3)]
-    ends = sum(reader.get_watermark_offsets(each, timeout=60)[1] for each in partitions)
+    ends = sum(end_offset(reader, each) for each in partitions)
     reader.assign(partitions)
     found = []
     for _ in range(ends):
