@@ -35,6 +35,7 @@ from tests.simulation.cluster.invariants import Invariants, stored_log
 from tests.simulation.cluster.leftovers import leftovers
 from tests.simulation.cluster.out_of_sync import out_of_sync
 from tests.simulation.cluster.quorum import QuorumWatch
+from tests.simulation.cluster.remembered import Remembered
 from tests.simulation.cluster.stuck import LOOK_NS, StuckRequests
 from tests.simulation.cluster.swarm import (
     FLUSHED,
@@ -175,6 +176,7 @@ class Run:
         if self._story.faults:
             self._scheduler.spawn(self._process("faults"), "faults", lambda: self.faults.run(end_ns))
         self._scheduler.spawn(self._process("looks"), "looks", self._look)
+        self._remembered = Remembered(self.nodes, not_whole)
         self._watch(invariants, end_ns)
         self.faults.heal()
         for client in clients:
@@ -208,6 +210,7 @@ class Run:
             self._scheduler.sleep_ns(CHECK_S * NS_PER_S)
             checks += 1
             self._outcome.problems += invariants.check(compares_logs=not checks % LOGS_EVERY)
+            self._outcome.problems += self._remembered.check()
             self._outcome.problems += [*self._stuck.problems, *self._copies.problems, *self._quorum.problems]
 
     def _create_topics(self, admin: Admin) -> None:
@@ -222,6 +225,9 @@ class Run:
         if not self._ended(last, LIVENESS_S, "the last readers"):
             return
         self._outcome.problems += invariants.check(compares_logs=True)
+        for _ in range(2):
+            self._outcome.problems += self._remembered.check()
+            self._scheduler.sleep_ns(POLL_NS)
         self._quorum.look()
         self._outcome.problems += self._quorum.problems
         self._outcome.problems += self.load.check()
