@@ -124,7 +124,7 @@ TRANSACTIONS: Final = {
         "self._ask_once(query)",
         "a transaction may begin while the one before is concluded",
         "0cf47f9",
-        life="faults=0,pause_ms=50",
+        life="faults=0,seconds=15,pause_ms=5",
     ),
     "the-next-end-is-fenced": Mutant(
         "broker.coordinators.transactions.transaction",
@@ -132,6 +132,6 @@ TRANSACTIONS: Final = {
         "def _end_v2(self, producer: Producer, is_commit: bool) -> End:\n",
         "the next transaction is not fenced while the last one ends",
         "a1e5200",
-        life="faults=0,pause_ms=50",
+        life="faults=0,seconds=15,pause_ms=5",
     ),
 }
