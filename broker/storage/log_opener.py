@@ -78,6 +78,7 @@ class LogOpener:
         opened.on_flush = self._on_flush
         if found.may_have_gaps:
             opened.note_gaps()
+        opened.flush_recovered()
         return opened
 
     def create(self, tp: TopicPartition, config: LogConfig, name: str, candidates: Sequence[LogDirectory]) -> Log:

@@ -511,6 +511,17 @@ class Log:
             state.topic_id, self._damaged_metadata = topic_id, b""
             state.is_settled = False
 
+    def flush_recovered(self) -> None:
+        """Flush what a process that was killed has written and not flushed, if `flush.messages` asks for that.
+
+        Otherwise a replica would join the ISR with records that it seems to have flushed, and has not; Kafka leaves
+        them to the next append. Raises OSError.
+        """
+        try:
+            self._flusher.flush_if_due()
+        except ApiError as error:
+            raise error if error.__cause__ is None else error.__cause__ from None
+
     def close(self) -> None:
         """Write indexes and a producer snapshot, then close the files. Later appends are refused."""
         state = self._state

@@ -666,3 +666,18 @@ def test_retention_waits_until_the_topics_settings_are_known() -> None:
     assert len(contents(found)) == 3
     found.update_config(Settings(retention_ms=1000))
     assert again.manager.delete_old_segments() == 3
+
+
+@pytest.mark.parametrize(("flush_messages", "kept"), [(1, [(0, "a")]), (LONG_MAX, [])])
+def test_what_a_killed_process_did_not_flush_is_flushed_at_the_start(
+    flush_messages: int, kept: list[tuple[int, str]]
+) -> None:
+    node = Node().start()
+    target = node.log(TPS[0])
+    target.flush()
+    node.append(target, "a")
+    assert isinstance(node.fs, MemoryFileSystem)
+    again = Node(node.fs.kill(), topic=Settings(flush_messages=flush_messages)).start()
+    assert isinstance(again.fs, MemoryFileSystem)
+    assert contents(again.log(TPS[0])) == [(0, "a")]
+    assert contents(Node(again.fs.crash()).start().log(TPS[0])) == kept
