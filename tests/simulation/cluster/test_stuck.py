@@ -18,7 +18,9 @@ class FakeConnection(SimpleNamespace):
 
 def broker(*, is_sound: bool = True, sleeping: int = 1, requests: tuple[Any, ...] = (), received: bytes = b"") -> Any:
     """A broker with these requests in its queue, and these bytes in a connection."""
-    connection = FakeConnection(is_muted=False, outgoing=None, is_closed=False, fd=7, expected_bytes=4)
+    connection = FakeConnection(
+        is_muted=False, outgoing=None, is_closed=False, fd=7, expected_bytes=4, last_active_ns=0
+    )
     channel = SimpleNamespace(
         requests=SimpleNamespace(queue=list(requests), sleeping_handlers=lambda: sleeping), _responses={}
     )
@@ -51,6 +53,12 @@ def test_bytes_that_nobody_reads_are_stuck() -> None:
     assert problems(broker(received=b"1234")) == [text]
     assert problems(broker(received=b"1234"), LOOKS - 1) == []
     assert problems(broker(received=b"123")) == []  # the kernel reports four
+    busy = broker(received=b"1234")
+    stuck = StuckRequests(SimpleNamespace(brokers=[busy]))
+    for _ in range(2 * LOOKS):
+        stuck.look()
+        busy.connection.last_active_ns += 1
+    assert stuck.problems == []
     muted = broker(received=b"1234")
     muted.connection.is_muted = True
     assert problems(muted) == []
