@@ -1,9 +1,8 @@
 """View and Decision: the input and the result of a decision function.
 
 A decision is a pure function `(view, request) -> Decision`, apart from the operator's policies, which it may ask. It
-reads the view and changes nothing. The event thread
-appends the records, applies them, and sends the response once they are durable. An error of a whole request is raised
-as `ApiError`; an error of one item is a code inside the response.
+reads the view and changes nothing. The event thread appends the records, applies them, and sends the response once they
+are durable. An error of a whole request is raised as `ApiError`; an error of one item is a code inside the response.
 """
 
 from __future__ import annotations

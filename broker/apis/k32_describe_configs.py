@@ -17,13 +17,14 @@ this project cannot change at run time, even if Kafka can. Documentation is our 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.settings.config_describer import ConfigDescriber, ConfigSource, Entry
+from barnabas.broker.settings.config_rights import ConfigRights
 from barnabas.broker.settings.dynamic_config import ALL_BROKERS, ResourceType
 from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -35,30 +36,23 @@ from barnabas.protocol.messages.k32_describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from barnabas.security.values import CLUSTER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.authorization.access import Access
-    from barnabas.broker.authorization.row import Row
     from barnabas.broker.requests.request import Request
 
 #: Why a bound: ten bytes request all configs of a broker, and a group need not exist to be described. This many configs
 #: have 10,000 topics.
 DESCRIBED_MAX: Final = 400_000
-_OF_CLUSTER: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS)
-
-
-class ConfigRights(NamedTuple):
-    """The rights to see configs, by the type of the resource."""
-
-    topic: Row
-    cluster: Row  # of brokers, loggers and client metrics
-    group: Row
-
-
+#: A resource of another type is an invalid request, which takes no right.
+_DESCRIBED: Final = frozenset(
+    {
+        ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS,
+        ResourceType.GROUP,
+    }
+)  # fmt: skip
 RIGHTS: Final = ConfigRights(
     rights.DESCRIBE_TOPIC_CONFIGS, rights.DESCRIBE_CLUSTER_CONFIGS, rights.DESCRIBE_GROUP_CONFIGS
 )
@@ -82,8 +76,8 @@ def answer(request: Request, source: ConfigSource, has_topic: Callable[[str], bo
         try:
             if described_count >= DESCRIBED_MAX:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {DESCRIBED_MAX} configs are requested at once")
-            if request.access is not None:
-                _require_right(request.access, needed, kind, name)
+            if request.access is not None and kind in _DESCRIBED:
+                needed.require(request.access, kind, name)
             wanted = set(resource.configuration_keys or ())
             entries = _entries(source, has_topic, resource)
             described_count += len(entries)
@@ -93,15 +87,6 @@ def answer(request: Request, source: ConfigSource, has_topic: Callable[[str], bo
             result.error_message = error.message or error.code.message
         response.results.append(result)
     return Reply(response)
-
-
-def _require_right(access: Access, needed: ConfigRights, kind: int, name: str) -> None:
-    if kind == ResourceType.TOPIC:
-        access.require(needed.topic, name)
-    elif kind == ResourceType.GROUP:
-        access.require(needed.group, name)
-    elif kind in _OF_CLUSTER:
-        access.require(needed.cluster, CLUSTER_NAME)
 
 
 def _entries(source: ConfigSource, has_topic: Callable[[str], bool], resource: DescribeConfigsResource) -> list[Entry]:

@@ -347,17 +347,28 @@ def _live_row(name: str) -> Key | None:
 def _usable(
     overrides: Mapping[str, str], keys: Mapping[str, Key], owner: str, report: Callable[[str], None] = log.error
 ) -> dict[str, str]:
-    """Return the configs whose values can be parsed; report the others (rule 2)."""
-    usable = {}
-    for name, text in overrides.items():
+    """Return the usable configs of a resource; report the others (rule 2)."""
+    return usable(
+        overrides,
+        lambda name: keys.get(name) or _live_row(name),
+        lambda name, error: report(f"dynamic config {name} of {owner} is ignored: {error}"),
+    )
+
+
+def usable(
+    texts: Mapping[str, str], row_of: Callable[[str], Key | None], report: Callable[[str, ConfigError], object]
+) -> dict[str, str]:
+    """Return the configs that have a row and whose values can be parsed; report those that cannot."""
+    found = {}
+    for name, text in texts.items():
         try:
-            key = keys.get(name) or _live_row(name)
+            key = row_of(name)
             if key is not None:
                 key.parse(text)
-                usable[name] = text
+                found[name] = text
         except ConfigError as error:
-            report(f"dynamic config {name} of {owner} is ignored: {error}")
-    return usable
+            report(name, error)
+    return found
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:

@@ -1,27 +1,18 @@
-"""The rights to alter configs, by the type of the resource.
+"""Who may alter configs, as the check that a decision runs for each resource.
 
 Source: ControllerApis.authorizeAlterResource (Kafka 4.3).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.controller.decisions.configs import Check, anything
-from barnabas.controller.image import GROUP_RESOURCE, TOPIC_RESOURCE, ConfigKey
-from barnabas.security.values import CLUSTER_NAME
 
 if TYPE_CHECKING:
     from barnabas.broker.authorization.access import Access
-    from barnabas.broker.authorization.row import Row
-
-
-class ConfigRights(NamedTuple):
-    """The rows of one API."""
-
-    topic: Row
-    cluster: Row  # of brokers and client metrics
-    group: Row
+    from barnabas.broker.settings.config_rights import ConfigRights
+    from barnabas.controller.image import ConfigKey
 
 
 def check_resources(access: Access | None, rights: ConfigRights) -> Check:
@@ -30,11 +21,6 @@ def check_resources(access: Access | None, rights: ConfigRights) -> Check:
         return anything
 
     def check(resource: ConfigKey) -> None:
-        if resource.type == TOPIC_RESOURCE:
-            access.require(rights.topic, resource.name)
-        elif resource.type == GROUP_RESOURCE:
-            access.require(rights.group, resource.name)
-        else:
-            access.require(rights.cluster, CLUSTER_NAME)
+        rights.require(access, resource.type, resource.name)
 
     return check

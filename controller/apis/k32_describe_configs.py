@@ -19,10 +19,11 @@ from barnabas.broker.authorization import controller_rows as rights
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
+from barnabas.broker.settings.config_rights import ConfigRights
 from barnabas.controller.apis.node_configs import NodeConfigs
 from barnabas.controller.apis.services import ControllerServices
 
-RIGHTS: Final = of_broker.ConfigRights(
+RIGHTS: Final = ConfigRights(
     rights.DESCRIBE_TOPIC_CONFIGS, rights.DESCRIBE_CLUSTER_CONFIGS, rights.DESCRIBE_GROUP_CONFIGS
 )
 

@@ -13,7 +13,8 @@ from barnabas.broker.authorization import controller_rows as rights
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.config_rights import ConfigRights, check_resources
+from barnabas.broker.settings.config_rights import ConfigRights
+from barnabas.controller.apis.config_rights import check_resources
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
 from barnabas.controller.decisions.configs import alter_configs
 

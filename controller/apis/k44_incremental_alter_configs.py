@@ -19,8 +19,9 @@ from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.broker.settings.config_changes import change_loggers
+from barnabas.broker.settings.config_rights import ConfigRights
 from barnabas.broker.settings.dynamic_config import ResourceType
-from barnabas.controller.apis.config_rights import ConfigRights, check_resources
+from barnabas.controller.apis.config_rights import check_resources
 from barnabas.controller.apis.services import ControllerServices, decide_later
 from barnabas.controller.decision import check_item_count
 from barnabas.controller.decisions.configs import incremental_alter_configs

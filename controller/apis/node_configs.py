@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from barnabas.broker.settings.dynamic_config import usable
 from barnabas.config.errors import ConfigError
 from barnabas.config.resources.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsConfig
 from barnabas.config.table.keys import BROKER_KEYS, TOPIC_KEYS, Key
@@ -74,14 +75,5 @@ class NodeConfigs:
 
 
 def _usable(texts: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, str]:
-    usable = {}
-    for name, text in texts.items():
-        key = keys.get(name)
-        if key is None:
-            continue
-        try:
-            key.parse(text)
-        except ConfigError:
-            continue
-        usable[name] = text
-    return usable
+    """Return the usable values; brokers report the others."""
+    return usable(texts, keys.get, lambda _name, _error: None)

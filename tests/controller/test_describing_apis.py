@@ -29,7 +29,7 @@ from barnabas.protocol.messages.k50_describe_user_scram_credentials import Descr
 from barnabas.protocol.metadata_records import ConfigRecord
 from tests.controller.rig import Rig
 from tests.controller.test_any_request import Asker
-from tests.controller.test_security_apis import acl, forward, user
+from tests.controller.test_security_apis import EVERY_ACL, acl, forward, user
 from tests.controller.test_security_apis import ask as change
 
 LOGGER_RESOURCE = 8
@@ -186,16 +186,7 @@ def test_a_change_of_loggers_that_is_only_validated_changes_nothing(asker: Asker
 
 def test_acls_are_described(asker: Asker) -> None:
     assert change(asker, acl()).results[0].error_code == 0
-    wanted = DescribeAclsRequest(
-        resource_type_filter=1,
-        resource_name_filter=None,
-        pattern_type_filter=1,
-        principal_filter=None,
-        host_filter=None,
-        operation=1,
-        permission_type=1,
-    )
-    (resource,) = ask(asker, wanted).resources
+    (resource,) = ask(asker, DescribeAclsRequest(**EVERY_ACL)).resources
     assert (resource.resource_name, [entry.principal for entry in resource.acls]) == ("orders", ["User:alice"])
 
 

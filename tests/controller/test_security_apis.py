@@ -79,17 +79,15 @@ def acl(name: str = "orders") -> create_wire.CreateAclsRequest:
     return create_wire.CreateAclsRequest(creations=[creation])
 
 
+#: The fields of a filter that selects every ACL; those of DescribeAcls are the same.
+EVERY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+
+
 def all_acls() -> delete_wire.DeleteAclsRequest:
-    everything = delete_wire.DeleteAclsFilter(
-        resource_type_filter=1,
-        resource_name_filter=None,
-        pattern_type_filter=1,
-        principal_filter=None,
-        host_filter=None,
-        operation=1,
-        permission_type=1,
-    )
-    return delete_wire.DeleteAclsRequest(filters=[everything])
+    return delete_wire.DeleteAclsRequest(filters=[delete_wire.DeleteAclsFilter(**EVERY_ACL)])
 
 
 def quota(parts: dict[str, str]) -> quota_wire.AlterClientQuotasRequest:

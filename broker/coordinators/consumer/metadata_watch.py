@@ -62,18 +62,21 @@ class MetadataWatch:
             return self._image
 
 
-def check_subscription(
+def subscribes_anew(
     group_names: Mapping[str, int], before: Set[str], after: Set[str], snapshot: MetadataSnapshot
-) -> None:
-    """Check a change of a member's topic names. Raises ApiError(INVALID_REQUEST) if the group gets too many names.
+) -> bool:
+    """Return whether a member changes its topic names. Raises ApiError(INVALID_REQUEST) if its group gets too many.
 
     `group_names` counts the group's subscriptions by topic name, before the change.
     """
+    if after == before:
+        return False
     added = sum(name not in group_names for name in after)
     removed = sum(group_names.get(name) == 1 and name not in after for name in before)
     most = len(snapshot.topics) + UNKNOWN_TOPICS_MAX
     if added > removed and len(group_names) + added - removed > most:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"The group would be subscribed to more than {most} topics.")
+    return True
 
 
 def metadata_hash(topic_names: Iterable[str], snapshot: MetadataSnapshot) -> int:

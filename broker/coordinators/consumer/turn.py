@@ -32,7 +32,7 @@ from barnabas.broker.coordinators.classic.group import Group
 from barnabas.broker.coordinators.consumer import values as v
 from barnabas.broker.coordinators.consumer.environment import Environment
 from barnabas.broker.coordinators.consumer.group import NOTHING, ConsumerGroup
-from barnabas.broker.coordinators.consumer.metadata_watch import check_subscription, metadata_hash
+from barnabas.broker.coordinators.consumer.metadata_watch import metadata_hash, subscribes_anew
 from barnabas.broker.coordinators.consumer.migration import may_downgrade, to_classic_group
 from barnabas.broker.coordinators.consumer.reconcile import Aim, reconcile
 from barnabas.broker.coordinators.consumer.values import Assignment, Member, MemberState, Record, Timeout
@@ -109,10 +109,8 @@ class Turn:
         """Write the member if it changed; returns whether its topic names changed. Raises ApiError(INVALID_REQUEST)."""
         if after == before:
             return False
-        is_changed = after.topic_names != before.topic_names
-        if is_changed:
-            snapshot = self.environment.image.snapshot
-            check_subscription(self.group.topic_names, before.topic_names, after.topic_names, snapshot)
+        snapshot = self.environment.image.snapshot
+        is_changed = subscribes_anew(self.group.topic_names, before.topic_names, after.topic_names, snapshot)
         self.records.append(v.MemberMetadata(after.member_id, after))
         return is_changed
 

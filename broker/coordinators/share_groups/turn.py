@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from barnabas.broker.coordinators.assignors.simple import assign_simple
 from barnabas.broker.coordinators.assignors.specs import MemberSpec
-from barnabas.broker.coordinators.consumer.metadata_watch import check_subscription, metadata_hash
+from barnabas.broker.coordinators.consumer.metadata_watch import metadata_hash, subscribes_anew
 from barnabas.broker.coordinators.consumer.values import NO_TIMESTAMP, Assignment, MemberExpired, Timeout
 from barnabas.broker.coordinators.share_groups import partitions as parts
 from barnabas.broker.coordinators.share_groups import values as v
@@ -66,10 +66,8 @@ class Turn:
         """Write the member if it changed; returns whether its topic names changed. Raises ApiError(INVALID_REQUEST)."""
         if after == before:
             return False
-        is_changed = after.topic_names != before.topic_names
-        if is_changed:
-            snapshot = self.environment.image.snapshot
-            check_subscription(self.group.topic_names, before.topic_names, after.topic_names, snapshot)
+        snapshot = self.environment.image.snapshot
+        is_changed = subscribes_anew(self.group.topic_names, before.topic_names, after.topic_names, snapshot)
         self.records.append(v.MemberMetadata(after.member_id, after))
         return is_changed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -63,15 +64,22 @@ def placed(monkeypatch: pytest.MonkeyPatch, policies: dict[int, int]) -> dict[in
     return where
 
 
-@pytest.fixture
-def handler() -> Iterator[threading.Thread]:
-    """A thread with a request handler's name."""
+@contextmanager
+def running(name: str) -> Iterator[threading.Thread]:
+    """A thread of this name."""
     end = threading.Event()
-    thread = threading.Thread(target=end.wait, name="data-plane-kafka-request-handler-3")
+    thread = threading.Thread(target=end.wait, name=name)
     thread.start()
     yield thread
     end.set()
     thread.join()
+
+
+@pytest.fixture
+def handler() -> Iterator[threading.Thread]:
+    """A thread with a request handler's name."""
+    with running("data-plane-kafka-request-handler-3") as thread:
+        yield thread
 
 
 @pytest.mark.parametrize(
@@ -140,15 +148,11 @@ def test_only_threads_that_are_new_or_to_be_moved_cost_a_system_call(
     produce(registry, 1, 100)
     request_affinity.review()
     assert (placed, policies) == ({}, {})
-    end = threading.Event()
-    new = threading.Thread(target=end.wait, name="data-plane-kafka-request-handler-4")
-    new.start()
-    request_affinity.review()
-    assert placed == {}, "nothing moves"
-    produce(registry, 1, 100)
-    request_affinity.review()
-    end.set()
-    new.join()
+    with running("data-plane-kafka-request-handler-4") as new:
+        request_affinity.review()
+        assert placed == {}, "nothing moves"
+        produce(registry, 1, 100)
+        request_affinity.review()
     assert placed == {new.native_id: {5}}
     assert policies == {new.native_id: os.SCHED_BATCH}
 

@@ -15,6 +15,14 @@ from tests.support.waiting import eventually
 WAIT_S = 60
 
 
+def meet(scheduler: Scheduler, count: int) -> None:
+    """Run so many tasks that wait for each other, each on its own thread."""
+    together = threading.Barrier(count + 1)
+    for number in range(count):
+        scheduler.schedule_once(f"meet-{number}", lambda: together.wait(WAIT_S))
+    together.wait(WAIT_S)
+
+
 def test_tasks_run_when_due_and_in_order() -> None:
     clock = FakeClock()
     scheduler = ManualScheduler(clock)
@@ -36,10 +44,7 @@ def test_tasks_run_when_due_and_in_order() -> None:
 
 def test_threads_run_tasks_and_stop() -> None:
     scheduler = Scheduler(2, SystemClock())
-    both = threading.Barrier(3)
-    for number in range(2):
-        scheduler.schedule_once(f"meet-{number}", lambda: both.wait(WAIT_S))
-    both.wait(WAIT_S)
+    meet(scheduler, 2)
     repeated = threading.Semaphore(0)
     scheduler.schedule("often", repeated.release, 1)
     for _ in range(3):
@@ -91,10 +96,7 @@ def test_threads_start_only_when_needed() -> None:
 
 def test_a_due_task_wakes_one_of_the_idle_threads() -> None:
     scheduler = Scheduler(3, SystemClock())
-    together = threading.Barrier(4)
-    for number in range(3):
-        scheduler.schedule_once(f"meet-{number}", lambda: together.wait(WAIT_S))
-    together.wait(WAIT_S)
+    meet(scheduler, 3)
     eventually("all are idle", lambda: scheduler._spares == 3)
     scheduler.schedule_once("far", lambda: None, 3_600_000)
     scheduler.schedule_once("farther", lambda: None, 3_700_000)
@@ -133,17 +135,10 @@ def test_a_task_runs_in_time_while_the_thread_that_waited_for_it_is_busy() -> No
 
 def test_the_number_of_threads_can_change() -> None:
     scheduler = Scheduler(3, SystemClock())
-
-    def meet(count: int) -> None:
-        together = threading.Barrier(count + 1)
-        for number in range(count):
-            scheduler.schedule_once(f"meet-{number}", lambda: together.wait(WAIT_S))
-        together.wait(WAIT_S)
-
-    meet(3)
+    meet(scheduler, 3)
     scheduler.resize(1)
     eventually("two threads end", lambda: len(scheduler._threads) == 1)
-    meet(1)
+    meet(scheduler, 1)
     scheduler.resize(4)
-    meet(4)
+    meet(scheduler, 4)
     scheduler.shutdown()

@@ -1,7 +1,7 @@
 """TCP: connections, their two directions, and listening sockets, below the socket interface.
 
-Bytes of one direction arrive in order, after a delay, sometimes in pieces. A direction holds a bounded number
-of bytes, on their way and unread together; a sender that finds it full waits, or gets EAGAIN.
+Bytes of one direction arrive in order, after a delay, sometimes in pieces. A direction holds a bounded number of bytes,
+on their way and unread together; a sender that finds it full waits, or gets EAGAIN.
 
 An end that is closed with unread bytes, or that receives bytes after it was closed, resets the connection, as Linux
 does. A killed process closes its ends like this; the bytes that it had sent before still arrive.
