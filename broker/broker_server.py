@@ -23,7 +23,7 @@ from barnabas.broker.apis.table import TABLE
 from barnabas.broker.authorization.authorizer import make_authorizer
 from barnabas.broker.channels.forwarding import ForwardingManager
 from barnabas.broker.channels.lifecycle import SECURITY_PROTOCOL_IDS, BrokerState
-from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.fetch_sessions.sessions import FetchSessions
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.broker.metadata.metadata_cache import BrokerInfo, Endpoint, MetadataCache
@@ -300,7 +300,9 @@ class BrokerServer:
             log_manager=self.log_manager,
             replica_manager=replication.manager,
             purgatories=replication.purgatories,
-            fetch_sessions=FetchSessions(context.clock, context.registry, slots=slots),
+            fetch_sessions=FetchSessions(
+                context.clock, context.registry, slots=slots, idle_partitions=replication.manager.idle_partitions
+            ),
             quotas=self.network.client_quotas,
             forwarding=ForwardingManager(config, link.forwarding, replication.purgatories.topic),
             auto_topic_creation=self._auto_topic_creation,

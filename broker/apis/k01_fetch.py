@@ -29,8 +29,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.redirect import current_leader
 from barnabas.broker.authorization import broker_rows as rights
-from barnabas.broker.fetch_sessions import FetchContext, has_records, item_of
+from barnabas.broker.fetch_sessions.session import has_records
+from barnabas.broker.fetch_sessions.sessions import FetchContext, item_of
 from barnabas.broker.replication.delayed.delayed_fetch import DelayedFetch
+from barnabas.broker.replication.idle_partitions import Watcher
 from barnabas.broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
@@ -70,7 +72,7 @@ def handle(services: Services, request: Request) -> Answer:
     request.is_follower = params.is_from_follower
     # Why the right: a node's session takes the place of clients' sessions.
     is_node = params.is_from_follower and (request.access is None or request.access.is_node)
-    context = _context(services, request.version, message, is_follower=is_node)
+    context = _context(services, request, message, params, is_follower=is_node)
     if context.error:
         return Reply(FetchResponse(error_code=context.error, session_id=context.session_id, responses=[]))
     errors: list[tuple[FetchItem, ErrorCode]] = []
@@ -85,14 +87,16 @@ def handle(services: Services, request: Request) -> Answer:
     reads = manager.reader.read_all(params, items, request.moved)
     if (
         params.max_wait_ms <= 0
-        or not items
+        or not (items or context.has_idle)
         or (errors and params.is_from_follower)
         or sum(result.size for _, result in reads) >= params.min_bytes
         or any(result.is_final for _, result in reads)
     ):
         return Reply(respond(reads))
-    operation = DelayedFetch(manager.reader, manager.expirations, params, items, respond)
-    return Park(operation, services.purgatories.fetch, [item.tp for item in items])
+    operation = DelayedFetch(
+        manager.reader, manager.expirations, params, items, respond, context.woken, context.idle_items
+    )
+    return Park(operation, services.purgatories.fetch, [*(item.tp for item in items), *context.wait_keys()])
 
 
 def _params(services: Services, request: Request, message: FetchRequest) -> FetchParams:
@@ -124,7 +128,22 @@ def _params(services: Services, request: Request, message: FetchRequest) -> Fetc
     )
 
 
-def _context(services: Services, version: int, message: FetchRequest, *, is_follower: bool) -> FetchContext:
+def _watcher(services: Services, request: Request, params: FetchParams) -> Watcher | None:
+    """Return what the answers depend on; None for a client to which idle partitions may have to tell something."""
+    if params.is_from_follower:
+        if services.metadata_cache.snapshot.is_outdated(params.replica_id, params.replica_epoch):
+            return None
+    elif params.rack_id:
+        return None  # a preferred replica may be found at any time
+    access = request.access
+    rights = None if access is None else (access.principal, access.host, access.generation)
+    return Watcher(params.replica_id, params.replica_epoch, params.isolation, params.leader_only, rights)
+
+
+def _context(
+    services: Services, request: Request, message: FetchRequest, params: FetchParams, *, is_follower: bool
+) -> FetchContext:
+    version = request.version
     snapshot = services.metadata_cache.snapshot
     forgotten: list[tuple[bytes | str, int]]
     if version >= TOPIC_IDS_FROM:
@@ -146,6 +165,7 @@ def _context(services: Services, version: int, message: FetchRequest, *, is_foll
         forgotten,
         snapshot.topic_name,
         is_follower=is_follower,
+        watcher=_watcher(services, request, params),
     )
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.broker.coordinators.transactions.markers import MarkerWriter
     from barnabas.broker.coordinators.transactions.verification import TransactionVerification
-    from barnabas.broker.fetch_sessions import FetchSessions
+    from barnabas.broker.fetch_sessions.sessions import FetchSessions
     from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
     from barnabas.broker.metadata.metadata_cache import MetadataCache
     from barnabas.broker.metadata.push_gate import PushGate
@@ -81,6 +82,10 @@ class Services:
     log_dir_moves: LogDirMoves
     recovery: RecoveryReporter
     client_metrics: ClientMetricsManager
+
+    def wake_idle(self, keys: Sequence[TopicPartition]) -> None:
+        """Before `complete_delayed` of several: see ReplicaManager."""
+        self.replica_manager.wake_idle(keys)
 
     def complete_delayed(self, key: TopicPartition) -> None:
         """Try every request that waits for `key`. The caller (a handler, between requests) holds no lock."""

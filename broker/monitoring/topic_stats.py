@@ -146,9 +146,9 @@ class TopicStats:
         own.broker.appended(size_bytes, records)
         own.sizes.add(size_bytes, records)
 
-    def fetched(self) -> None:
-        """Count the read of one partition."""
-        self.count(_FETCHES)
+    def fetched(self, n: int = 1) -> None:
+        """Count `n` reads of one partition."""
+        self.count(_FETCHES, n)
 
     def sent(self, size_bytes: int) -> None:
         """Count bytes of records sent to a client."""

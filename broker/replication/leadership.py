@@ -118,8 +118,7 @@ class Leadership:
         led: list[tuple[TopicPartition, int]] = []
         followed: list[Partition] = []
         with self._lock:
-            if is_full:
-                self._set_strays_aside(topics)
+            dropped = self._set_strays_aside(topics) if is_full else ()
             for name, topic_id, states in topics:
                 for state in states:
                     tp = TopicPartition(name, state.partition_index)
@@ -135,8 +134,8 @@ class Leadership:
         self._notify(led, followed)
         if self.log_dirs is not None:
             self.log_dirs.wake()
-        for tp in errors:  # Why all: an ISR that the controller shrank moves the high watermark within an epoch too
-            self._manager.complete_delayed(tp)
+        # Why all: an ISR that the controller shrank moves the high watermark within an epoch too.
+        self._complete_delayed([*errors, *dropped])
         return errors
 
     def end_leaderships(self, topics: Sequence[TopicState]) -> None:
@@ -210,7 +209,7 @@ class Leadership:
         for tp in held:
             for listener in self.listeners:
                 listener.on_resignation(tp, None)
-            self._manager.complete_delayed(tp)
+        self._complete_delayed(held)
 
     # Under the lock
 
@@ -296,8 +295,8 @@ class Leadership:
         for tp, error in self._manager.log_manager.set_aside(dict.fromkeys(tps), reason).items():
             log.error("cannot set the log of %s aside: %s", tp, error)
 
-    def _set_strays_aside(self, topics: Sequence[TopicState]) -> None:
-        """Set aside the logs that a FULL push does not name, or names under another topic id (rule 3)."""
+    def _set_strays_aside(self, topics: Sequence[TopicState]) -> Sequence[TopicPartition]:
+        """Set aside the logs that a FULL push does not name, or names under another topic id (rule 3); returns them."""
         ids = {
             TopicPartition(name, state.partition_index): topic_id
             for name, topic_id, states in topics
@@ -312,6 +311,7 @@ class Leadership:
         self._set_aside(sorted(unnamed), "the controller knows no such partition of this broker")
         self._set_aside(sorted(others), NAME_REUSED)
         log_manager.set_aside({tp: ids[tp] for tp in copied if tp in ids}, NAME_REUSED)
+        return sorted(unnamed.union(others))
 
     # After the lock
 
@@ -322,11 +322,16 @@ class Leadership:
             for partition in followed:
                 listener.on_resignation(partition.tp, partition.leader_epoch)
 
+    def _complete_delayed(self, tps: Sequence[TopicPartition]) -> None:
+        self._manager.wake_idle(tps)
+        for tp in tps:
+            self._manager.complete_delayed(tp)
+
     def _notify_stopped(self, stopped: list[TopicPartition]) -> None:
         for tp in stopped:
             for listener in self.listeners:
                 listener.on_resignation(tp, None)
-            self._manager.complete_delayed(tp)
+        self._complete_delayed(stopped)
         held = {p.tp.topic for p in self._hosted.online()}
         for topic in {tp.topic for tp in stopped} - held:
             self._manager.stats.remove(topic)

@@ -308,6 +308,11 @@ class Partition:
             moved = following.log_end_offset != state.log_end_offset and self._maybe_increment_high_watermark_locked()
             return moved or (has_new_start and followers.low_watermark(log.log_start_offset) > old_low), proposal
 
+    def note_still_fetched(self, broker_id: int, fetched_ms: int) -> None:
+        """Note that a follower which had every record has fetched until then (`idle_partitions.py`, rule 4)."""
+        with self._lock:
+            self._followers.note_still_fetched(broker_id, fetched_ms)
+
     def maybe_shrink_isr(self) -> IsrProposal | None:
         """Propose an ISR without the followers that have lagged for too long, if there are any."""
         with self._lock:

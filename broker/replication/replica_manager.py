@@ -25,6 +25,7 @@ from barnabas.broker.monitoring.topic_stats import BYTES_REJECTED, INVALID_CRC, 
 from barnabas.broker.replication.delayed.delayed_produce import DelayedAppend
 from barnabas.broker.replication.delayed.expirations import Expirations
 from barnabas.broker.replication.hosted_partitions import HostedPartitions
+from barnabas.broker.replication.idle_partitions import IdlePartitions
 from barnabas.broker.replication.in_sync.isr_updates import IsrUpdates
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.reading import FetchReader
@@ -106,6 +107,7 @@ class ReplicaManager:
         self.stats = BrokerTopicStats(registry)
         self.quotas = ReplicationQuotas(config, clock)
         self.hosted = HostedPartitions(metadata_cache)
+        self.idle_partitions = IdlePartitions(self.hosted, self.stats)
         self.isr_updates = IsrUpdates(registry, self.complete_delayed)
         self.expirations = Expirations(registry)
         self.reader = FetchReader(
@@ -227,10 +229,23 @@ class ReplicaManager:
     def complete_delayed(self, tp: TopicPartition) -> None:
         """Wake the operations that wait for this partition; the caller holds no lock of a partition or log."""
         purgatories = self.purgatories
+        if self.idle_partitions.has(tp):
+            self.wake_idle((tp,))
         purgatories.produce.check_and_complete(tp)
         purgatories.fetch.check_and_complete(tp)
         purgatories.delete_records.check_and_complete(tp)
         purgatories.share_fetch.check_and_complete(tp)
+
+    def wake_idle(self, tps: Iterable[TopicPartition]) -> None:
+        """Read these partitions again in the sessions where they are idle; try their waiting requests once.
+
+        For several, it is called before `complete_delayed` of each, so that one response tells of all.
+        """
+        idle_partitions = self.idle_partitions
+        # Why a dict: the order must not depend on addresses (`tests/simulation`).
+        sessions = dict.fromkeys(each for tp in tps if idle_partitions.has(tp) for each in idle_partitions.wake(tp))
+        for session in sessions:
+            self.purgatories.fetch.check_and_complete(session)
 
     def maybe_shrink_isrs(self) -> None:
         """Propose smaller ISRs where followers lag; a periodic task."""

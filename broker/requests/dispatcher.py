@@ -90,6 +90,9 @@ def _throttled(answer: Ending, ms: int) -> Ending:
 class DispatcherServices(Protocol):
     """What the dispatcher itself needs of the services that it passes to APIs."""
 
+    def wake_idle(self, keys: Any) -> None:
+        """Called before `complete_delayed` of several keys, holding no lock."""
+
     def complete_delayed(self, key: Any) -> None:
         """Try the operations watched under a key; called holding no lock."""
 
@@ -176,7 +179,7 @@ class Dispatcher:
         else:
             if len(buffer) > SMALL_BYTES:
                 self._check_size(api, request, len(buffer))
-            decode = self._decoders.get(api.key << 16 | version) or self._load_decoder(api.key, version)
+            decode = self._decoders.get(api.key << 16 | version) or self._load_decoder(api, version)
             request.message = decode(buffer, offset)[0]
         request.api = api
         return api
@@ -192,8 +195,10 @@ class Dispatcher:
         if api.admits is not None and not api.admits(self._services, request.buffer):
             raise RefusedError(f"a {api.name} request of {size} bytes is not for this process")
 
-    def _load_decoder(self, api_key: int, version: int) -> Callable[..., Any]:
-        decoder = self._decoders[api_key << 16 | version] = request_class(api_key).decoder(version)
+    def _load_decoder(self, api: Api, version: int) -> Callable[..., Any]:
+        decoder_of = api.decoder or request_class(api.key).decoder
+        decoder: Callable[..., Any] = decoder_of(version)
+        self._decoders[api.key << 16 | version] = decoder
         return decoder
 
     def _dispatch(self, api: Api, request: Request) -> Answer:
@@ -354,6 +359,8 @@ class Dispatcher:
 
     def _complete_moved(self, keys: list[Hashable]) -> None:
         """Try the operations that wait for what the API changed; no lock is held here."""
+        if len(keys) > 1:
+            self._services.wake_idle(keys)
         for key in keys:
             try:
                 self._services.complete_delayed(key)

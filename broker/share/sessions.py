@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
+from barnabas.broker.fetch_sessions.sessions import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ApiError, ErrorCode
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.faults.actions.withheld import WithholdingSessions
-from barnabas.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_IDS_FROM, has_records
+from barnabas.broker.fetch_sessions.session import has_records
+from barnabas.broker.fetch_sessions.sessions import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_IDS_FROM
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import HEADER_SIZE, corrupt_crc

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.broker.fetch_sessions import Answered, FetchContext, FetchSessions, Key
+from barnabas.broker.fetch_sessions.sessions import Answered, FetchContext, FetchSessions
+from barnabas.broker.replication.idle_partitions import Key, Watcher
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k01_fetch import PartitionData
@@ -39,8 +40,9 @@ class WithholdingSessions(FetchSessions):
         topic_name: Callable[[bytes], str | None],
         *,
         is_follower: bool,
+        watcher: Watcher | None = None,
     ) -> FetchContext:
-        """See FetchSessions."""
+        """See FetchSessions. Without a watcher, no partition is idle, and each can be withheld."""
         inner = self._inner.context(version, session_id, epoch, items, forgotten, topic_name, is_follower=is_follower)
         return WithholdingContext(inner, self._withheld, self._code)
 

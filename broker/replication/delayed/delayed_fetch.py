@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 
 
 class DelayedFetch(DelayedOperation):
-    """`respond(reads)` builds the response from the results of the second read."""
+    """`respond(reads)` builds the response from the results of the second read.
 
-    __slots__ = ("_expirations", "_items", "_params", "_reader", "_respond")
+    `woken()` returns partitions that are to be read as well by now, `idle()` those that are not (`idle_partitions.py`).
+    """
+
+    __slots__ = ("_expirations", "_idle", "_items", "_params", "_reader", "_respond", "_woken")
 
     def __init__(
         self,
@@ -41,6 +44,8 @@ class DelayedFetch(DelayedOperation):
         params: FetchParams,
         items: Sequence[FetchItem],
         respond: Callable[[list[Read]], Outcome],
+        woken: Callable[[], list[FetchItem]] = list,
+        idle: Callable[[], list[FetchItem]] = list,
     ) -> None:
         super().__init__(params.max_wait_ms)
         self._reader = reader  # fixed before start
@@ -48,18 +53,24 @@ class DelayedFetch(DelayedOperation):
         self._params = params  # fixed before start
         self._items = items  # fixed before start
         self._respond = respond  # fixed before start
+        self._woken = woken  # fixed before start
+        self._idle = idle  # fixed before start
 
     def try_complete(self) -> bool:
         """Complete in the cases A to D."""
         available = 0
         try:
-            for item in self._items:
+            for item in self._due():
                 available += self._available_bytes(item)
                 if available >= self._params.min_bytes:
                     break
         except (ApiError, OSError):
             return self.force_complete()  # the second read finds the same error and reports it
         return available >= self._params.min_bytes and self.force_complete()
+
+    def _due(self) -> Sequence[FetchItem]:
+        woken = self._woken()
+        return [*self._items, *woken] if woken else self._items
 
     def _available_bytes(self, item: FetchItem) -> int:
         """Bytes that this partition would give now; `min_bytes` when the fetch should complete at once."""
@@ -82,11 +93,12 @@ class DelayedFetch(DelayedOperation):
 
     def waits_for(self) -> list[Reason]:
         """How many of the wanted bytes are available, and the position of the reader in each partition."""
-        return fetch_reasons(self._reader, self._params, self._items, self._available_bytes)
+        items = [*self._due(), *self._idle()]
+        return fetch_reasons(self._reader, self._params, items, self._available_bytes)
 
     def response(self) -> Outcome:
         """Read again and build the response."""
-        return self._respond(self._reader.read_all(self._params, self._items))
+        return self._respond(self._reader.read_all(self._params, self._due()))
 
     def on_expiration(self) -> None:
         """Count it, as a follower's or a consumer's."""

@@ -120,6 +120,29 @@ class ClientSession:
         self._sent = wanted
         return Build(self._id, self._epoch, changed, forgotten)
 
+    def build_changes(self, wanted: dict[TopicPartition, Wanted], gone: Iterable[TopicPartition]) -> Build:
+        """The same for a session that goes on: those of `wanted` that changed, and `gone`; the rest stays as it is."""
+        sent = self._sent
+        changed: dict[TopicPartition, Wanted] = {}
+        forgotten: dict[TopicPartition, bytes] = {}
+        for tp, item in wanted.items():
+            before = sent.get(tp)
+            if before == item:
+                continue
+            if before is not None and before.topic_id != item.topic_id:
+                forgotten[tp] = before.topic_id
+            changed[tp] = sent[tp] = item
+        for tp in gone:
+            before = sent.pop(tp, None)
+            if before is not None:
+                forgotten[tp] = before.topic_id
+        return Build(self._id, self._epoch, changed, forgotten)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request names every partition."""
+        return self._epoch == INITIAL_SESSION_EPOCH
+
     def accepted(self, session_id: int) -> None:
         """Take note of a response without an error: the session continues, or the leader keeps none (id 0)."""
         self._id = session_id

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.broker.replication.fetching.fetch_state import (
-    ClientSession,
     FetchState,
     Wanted,
     initial_state,
@@ -28,6 +27,7 @@ from barnabas.broker.replication.fetching.fetch_state import (
     soonest_ms,
     truncation_offset,
 )
+from barnabas.broker.replication.fetching.turns import Turns
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.role import EpochEnd
 from barnabas.broker.storage.log.log import UnexpectedAppendOffsetError
@@ -108,11 +108,12 @@ class ReplicaFetcher:
         self._connect = connect
         # Owner: the fetcher's thread; shutdown may abort the connection.
         self._connection: LeaderConnection | None = None
-        self._session = ClientSession()
+        self._turns = Turns()
         # Guarded by: _lock.
         self._lock = threading.Lock()
         self._condition = threading.Condition(self._lock)
         self._states: dict[TopicPartition, FetchState] = {}
+        self._touched: dict[TopicPartition, None] = {}  # whose state may differ from what the leader was told
         self._is_stopping = False
         self.fetches = Meter(manager.registry.now_s())  # marked by the fetcher's thread
         self.bytes_in = Meter(manager.registry.now_s())  # likewise
@@ -132,6 +133,7 @@ class ReplicaFetcher:
         with self._lock:
             self.failed -= states.keys()
             self._states.update(states)
+            self._touched.update(dict.fromkeys(states))
             self._condition.notify_all()
 
     def remove(self, tps: Iterable[TopicPartition]) -> None:
@@ -139,6 +141,7 @@ class ReplicaFetcher:
         with self._lock:
             for tp in tps:
                 self._states.pop(tp, None)
+                self._touched[tp] = None
                 self.lags.pop(tp, None)
                 self.failed.discard(tp)
 
@@ -150,6 +153,7 @@ class ReplicaFetcher:
         """Stop fetching every partition; returns them."""
         with self._lock:
             partitions = [state.partition for state in self._states.values()]
+            self._touched.update(dict.fromkeys(self._states))
             self._states = {}
             self.lags.clear()
         return partitions
@@ -199,16 +203,17 @@ class ReplicaFetcher:
         self._disconnect()
 
     def _wait_for_work(self) -> dict[TopicPartition, FetchState]:
+        """Return the partitions to fetch. If there are none, wait first, for some or for their time."""
+        turns = self._turns
         with self._lock:
             now_ms = self._clock.monotonic_ms()
-            ready = {tp: state for tp, state in self._states.items() if state.is_ready(now_ms)}
-            held_back = self._quota.has_throttled and self._hold_back(ready)
-            if not ready and not self._is_stopping:
+            turns.prepare(self._states, self._touched, now_ms, self._hold_back if self._quota.has_throttled else None)
+            if not turns.asked and not self._is_stopping:
                 wait_ms = soonest_ms(self._states.values()) - now_ms if self._states else 1000
-                if held_back:
+                if turns.has_held_back:
                     wait_ms = self._config.replica_fetch_backoff_ms
                 self._condition.wait(max(1, wait_ms) / 1000)
-            return ready
+            return turns.asked
 
     def _hold_back(self, ready: dict[TopicPartition, FetchState]) -> bool:
         """Remove throttled partitions, never those in sync; returns whether there were any."""
@@ -223,9 +228,8 @@ class ReplicaFetcher:
                 self._condition.wait(pause_ms / 1000)
 
     def _fetch(self, ready: dict[TopicPartition, FetchState]) -> None:
-        wanted = {tp: _wanted(state) for tp, state in ready.items()}
-        build = self._session.build(wanted)
-        names = {item.topic_id: tp.topic for tp, item in wanted.items()}
+        build = self._turns.build(_wanted)
+        names = self._turns.names
         config = self._config
         request = wire.FetchRequest(
             replica_state=wire.ReplicaState(replica_id=self._manager.broker_id, replica_epoch=self._broker_epoch()),
@@ -242,11 +246,11 @@ class ReplicaFetcher:
         if response.error_code != 0:
             error = ErrorCode.of(response.error_code)
             log.info("fetch from broker %d refused: %s", self.leader_id, error.name)
-            self._session.reset(keep_id=error == ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            self._turns.session.reset(keep_id=error == ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             if error not in SESSION_ERRORS:
                 self._pause(config.replica_fetch_backoff_ms)
             return
-        self._session.accepted(response.session_id)
+        self._turns.session.accepted(response.session_id)
         for topic in response.responses:
             name = names.get(topic.topic_id)
             if name is None:
@@ -288,12 +292,13 @@ class ReplicaFetcher:
         with self._lock:
             if self._states.get(tp) is fetched:
                 self._states[tp] = following
+                self._touched[tp] = None
 
     def _dropped(self, tp: TopicPartition, fetched: FetchState) -> None:
         """Begin a new session if the leader would not send what was dropped again: it counts it as taken over."""
         present = self._states.get(tp)
         if present is not None and present.leader_epoch == fetched.leader_epoch:
-            self._session.reset(keep_id=True)
+            self._turns.session.reset(keep_id=True)
 
     def _apply(self, fetched: FetchState, data: wire.PartitionData) -> FetchState:
         """Append the records, or truncate where the logs diverge."""
@@ -385,6 +390,7 @@ class ReplicaFetcher:
         with self._lock:
             if self._states.get(tp) is fetched:
                 del self._states[tp]
+                self._touched[tp] = None
                 self.failed.add(tp)
 
     def _topics(self, changed: dict[TopicPartition, Wanted]) -> list[wire.FetchTopic]:
@@ -423,7 +429,7 @@ class ReplicaFetcher:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._session.reset()
+        self._turns.session.reset()
 
 
 def _wanted(state: FetchState) -> Wanted:

@@ -93,6 +93,15 @@ class Followers:
         self.states = {**self.states, state.broker_id: following}
         return following
 
+    def note_still_fetched(self, broker_id: int, fetched_ms: int) -> None:
+        """Record that a follower, if there still is one of this id, had caught up at `fetched_ms` (monotonic)."""
+        state = self.states.get(broker_id)
+        if state is not None and fetched_ms > state.last_fetch_ms:
+            following = state._replace(
+                last_fetch_ms=fetched_ms, last_caught_up_ms=max(state.last_caught_up_ms, fetched_ms)
+            )
+            self.states = {**self.states, broker_id: following}
+
     def low_watermark(self, log_start_offset: int) -> int:
         """The least log start offset of the leader, which is given, and its live followers."""
         starts = [state.log_start_offset for state in self.states.values() if self._is_alive(state.broker_id)]

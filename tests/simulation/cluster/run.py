@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.broker.fetch_sessions import session
 from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.testing.simulation.fault_decisions import Decision, FaultPace
@@ -43,6 +44,7 @@ from tests.simulation.cluster.swarm import (
     RESTLESS,
     SLOW_FETCHER,
     draw_delay_ns,
+    draw_idle_from,
     draw_pace,
     draw_settings,
     draw_slow_fetchers,
@@ -120,6 +122,7 @@ class Run:
             for key in flushed:  # Why: its log must be durable by itself, and not because each append is flushed
                 controller.properties.pop(key)
         if story.varied:
+            session.IDLE_FROM = draw_idle_from(random.Random(f"{scheduler.seed}/idle"))
             slow = draw_slow_fetchers(swarm, range(story.brokers), has_laggards=bool(story.laggards))
             for broker_id, pause_ms in slow.items():
                 properties = self.nodes.by_id[broker_id].properties

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.fetch_sessions import session
 from barnabas.testing.simulation.fault_decisions import KINDS, FaultPace
 from barnabas.testing.simulation.machine.scheduler import Pace
 
@@ -118,6 +119,11 @@ def end_slow_fetcher(broker: SimulatedNode) -> None:
 def draw_delay_ns(rng: random.Random) -> int:
     """Return how much longer everything from and to the controller takes: changes are on their way for so long."""
     return rng.choice((0, 0, 0, 20, 150)) * 1_000_000
+
+
+def draw_idle_from(rng: random.Random) -> int:
+    """Return of how many partitions on fetch sessions have idle ones: half of the lives have them in every session."""
+    return rng.choice((0, session.IDLE_FROM))
 
 
 def draw_settings(rng: random.Random) -> dict[str, str]:

@@ -20,7 +20,7 @@ from barnabas.broker.coordinators.transactions.coordinator import TransactionCoo
 from barnabas.broker.coordinators.transactions.markers import MarkerWriter
 from barnabas.broker.coordinators.transactions.shard import PendingCompletion
 from barnabas.broker.coordinators.transactions.verification import TransactionVerification
-from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.fetch_sessions.sessions import FetchSessions
 from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.metadata.push_gate import PushGate
@@ -264,7 +264,7 @@ class BrokerRig:
             log_manager=self.log_manager,
             replica_manager=self.manager,
             purgatories=self.purgatories,
-            fetch_sessions=FetchSessions(self.clock, self.registry),
+            fetch_sessions=FetchSessions(self.clock, self.registry, idle_partitions=self.manager.idle_partitions),
             quotas=ClientQuotas.of(self.config, self.clock),
             forwarding=ForwardingManager(self.config, channel, self.purgatories.topic),
             table=TABLE,
@@ -326,6 +326,7 @@ class BrokerRig:
         if isinstance(answer, Park):
             waiting = Waiting(request, self.services.complete_delayed)
             waiting.wait(answer)
+        self.services.wake_idle(moved)
         for key in moved:
             self.services.complete_delayed(key)
         assert self.manager.hosted.violations() == []

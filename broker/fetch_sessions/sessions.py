@@ -11,7 +11,8 @@ Rules
 1. A session's epoch counts its requests: it is incremented when a request is accepted. If a later request has
    incremented it before the response is built, the response is INVALID_FETCH_SESSION_EPOCH.
 2. An incremental response names a partition only if something changed: records, watermarks, an error, a redirection.
-   A partition with records goes to the end of the order, so that each gets its turn under the size limit.
+   A partition with records goes to the end of the order, so that each gets its turn under the size limit. Of which
+   nothing new can be told is not read (`session.py`).
 3. From version 13 on, topics are named by id; one session never uses both names and ids
    (FETCH_SESSION_TOPIC_ID_ERROR).
 4. The cache is bounded. A full cache evicts a session that was not used for `eviction_ms`. If there is none, a larger
@@ -25,9 +26,11 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from barnabas.broker.fetch_sessions.session import CachedPartition, Session, Stirred, note_still_fetched
+from barnabas.broker.replication.idle_partitions import IdlePartitions, Key, Watcher
 from barnabas.broker.replication.reading import FetchItem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.table import catalogue
@@ -46,7 +49,6 @@ SESSION_ID_MAX = 2**31 - 1
 _RANDOM = random.SystemRandom()
 TOPIC_IDS_FROM = 13
 
-Key: TypeAlias = tuple[str | bytes, int]  # (topic name or id, partition)
 Answered: TypeAlias = "list[tuple[FetchItem, PartitionData]]"
 
 
@@ -55,94 +57,6 @@ def next_epoch(epoch: int) -> int:
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == EPOCH_MAX else epoch + 1
-
-
-class CachedPartition:
-    """A partition of a session: the client's last request for it, and the watermarks last sent to the client."""
-
-    __slots__ = ("high_watermark", "item", "log_start_offset")
-
-    def __init__(self, item: FetchItem) -> None:
-        self.item = item  # guarded by: the session's lock
-        self.high_watermark = -1  # guarded by: the session's lock; as last sent
-        self.log_start_offset = -1  # guarded by: the session's lock; as last sent
-
-    def note(self, data: PartitionData) -> bool:
-        """Remember the watermarks of a response; returns whether the response must name the partition."""
-        is_changed = (
-            data.high_watermark != self.high_watermark
-            or data.log_start_offset != self.log_start_offset
-            or data.error_code != 0
-            or data.preferred_read_replica != -1
-            or has_records(data)
-            or data.diverging_epoch.epoch != -1
-        )
-        # Why -1 after an error: its end is a change as well, even with the same watermark. After a divergence, too: the
-        # follower truncates its log and takes no watermark from that answer.
-        is_unused = data.error_code or data.diverging_epoch.epoch != -1
-        self.high_watermark = -1 if is_unused else data.high_watermark
-        self.log_start_offset = data.log_start_offset
-        return is_changed
-
-    def ask(self, item: FetchItem) -> None:
-        """Take over a changed request. With another leader epoch, the client may have dropped the last answer."""
-        if item.current_leader_epoch != self.item.current_leader_epoch:
-            self.high_watermark = -1
-        self.item = item
-
-
-def has_records(data: PartitionData) -> bool:
-    """Whether the partition's response carries records."""
-    records = data.records
-    if not records:
-        return False
-    return bool(getattr(records, "size", 1))
-
-
-class Session:
-    """A client's set of partitions, in the order in which they are served next."""
-
-    __slots__ = ("by_key", "created_ms", "epoch", "id", "is_privileged", "last_used_ms", "lock", "uses_topic_ids")
-
-    def __init__(self, session_id: int, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> None:
-        self.id = session_id  # fixed before start
-        self.is_privileged = is_privileged  # fixed before start; a follower's
-        self.uses_topic_ids = uses_topic_ids  # fixed before start
-        self.created_ms = now_ms  # fixed before start
-        self.lock = threading.Lock()
-        self.last_used_ms = now_ms  # guarded by: the cache's lock
-        self.epoch = 1  # guarded by: lock; of the request expected next
-        self.by_key: dict[Key, CachedPartition] = {}  # guarded by: lock
-
-    def key(self, item: FetchItem) -> Key:
-        """The key under which this session holds a partition."""
-        return (item.topic_id if self.uses_topic_ids else item.tp.topic), item.tp.partition
-
-    def update(self, changed: Iterable[FetchItem], forgotten: Iterable[Key]) -> None:
-        """Apply the changes of an incremental request (lock held)."""
-        for item in changed:
-            cached = self.by_key.get(self.key(item))
-            if cached is None:
-                self.by_key[self.key(item)] = CachedPartition(item)
-            else:
-                cached.ask(item)
-        for key in forgotten:
-            self.by_key.pop(key, None)
-
-    def items(self, topic_name: Callable[[bytes], str | None]) -> list[FetchItem]:
-        """The partitions to read (lock held); topic ids without a name are looked up again."""
-        result = []
-        for cached in self.by_key.values():
-            if not cached.item.tp.topic:
-                cached.item = resolve(cached.item, topic_name)
-            result.append(cached.item)
-        return result
-
-
-def resolve(item: FetchItem, topic_name: Callable[[bytes], str | None]) -> FetchItem:
-    """The item with its topic's name, if the id is known by now."""
-    name = topic_name(item.topic_id)
-    return item if name is None else item._replace(tp=TopicPartition(name, item.tp.partition))
 
 
 class FetchContext:
@@ -154,6 +68,23 @@ class FetchContext:
         self.items = items
         self.error = error
         self.session_id = session_id
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether the client has partitions that are not read; then a request without others waits, too."""
+        return False
+
+    def wait_keys(self) -> list[Hashable]:
+        """The request waits: return what to watch besides its partitions."""
+        return []
+
+    def woken(self) -> list[FetchItem]:
+        """The partitions to read that are not among `items`, since they were idle when the request came."""
+        return []
+
+    def idle_items(self) -> list[FetchItem]:
+        """The partitions that are not read, for the live page."""
+        return []
 
     def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
         """Choose the response: (error, session id, the partitions to name)."""
@@ -199,6 +130,26 @@ class IncrementalContext(FetchContext):
         self._session = session
         self._epoch = epoch  # of the session after this request was accepted
 
+    @property
+    def has_idle(self) -> bool:
+        """See FetchContext."""
+        return bool(self._session.idle)
+
+    def wait_keys(self) -> list[Hashable]:
+        """See FetchContext: the session, which is checked when an idle partition of it was woken."""
+        if not self._session.idle:
+            return []
+        self._session.note_wait()
+        return [self._session]
+
+    def woken(self) -> list[FetchItem]:
+        """See FetchContext."""
+        return self._session.woken()
+
+    def idle_items(self) -> list[FetchItem]:
+        """See FetchContext."""
+        return self._session.idle_items()
+
     def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
         """Name the partitions that changed (rule 2); an error if the session has moved on (rule 1)."""
         session = self._session
@@ -207,17 +158,7 @@ class IncrementalContext(FetchContext):
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
             if _is_inconsistent(answered):
                 return ErrorCode.INCONSISTENT_TOPIC_ID, session.id, []
-            named: Answered = []
-            for item, data in answered:
-                key = session.key(item)
-                cached = session.by_key.get(key)
-                if cached is None or not cached.note(data):
-                    continue
-                named.append((item, data))
-                if has_records(data):
-                    del session.by_key[key]
-                    session.by_key[key] = cached
-            return ErrorCode.NONE, session.id, named
+            return ErrorCode.NONE, session.id, session.take(answered)
 
     def throttled(self) -> tuple[ErrorCode, int]:
         """Return the session's id; an error if the session has moved on (rule 1)."""
@@ -230,8 +171,17 @@ class IncrementalContext(FetchContext):
 class FetchSessions:
     """The cache of sessions; see the module."""
 
-    def __init__(self, clock: Clock, registry: Registry, *, slots: int = 1000, eviction_ms: int = 120_000) -> None:
-        self._clock = clock  # fixed before start
+    def __init__(
+        self,
+        clock: Clock,
+        registry: Registry,
+        *,
+        slots: int = 1000,
+        eviction_ms: int = 120_000,
+        idle_partitions: IdlePartitions | None = None,
+    ) -> None:
+        self._clock = clock  # fixed before start; the one by which replicas lag
+        self._idle_partitions = idle_partitions  # fixed before start; None: every partition is read at every request
         self._slots = slots  # fixed before start (max.incremental.fetch.session.cache.slots)
         self._eviction_ms = eviction_ms  # fixed before start
         self._lock = threading.Lock()  # before a session's lock
@@ -245,16 +195,13 @@ class FetchSessions:
 
     def partition_count(self) -> int:
         """Partitions in all sessions."""
-        return sum(len(session.by_key) for session in list(self._sessions.values()))
+        return sum(len(session) for session in list(self._sessions.values()))
 
     def partitions_of(self, session_id: int) -> list[TopicPartition]:
         """The partitions of a session, for injected faults; none for an unknown session."""
         with self._lock:
             session = self._sessions.get(session_id)
-        if session is None:
-            return []
-        with session.lock:
-            return [cached.item.tp for cached in session.by_key.values()]
+        return [] if session is None else session.tps()
 
     def context(
         self,
@@ -266,13 +213,16 @@ class FetchSessions:
         topic_name: Callable[[bytes], str | None],
         *,
         is_follower: bool,
+        watcher: Watcher | None = None,
     ) -> FetchContext:
-        """The context of a request; its `items` have the topic name "" where the topic id is unknown."""
+        """The context of a request; its `items` have the topic name "" where the topic id is unknown.
+
+        Without a `watcher`, every partition of the session is read.
+        """
         uses_topic_ids = version >= TOPIC_IDS_FROM
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != INVALID_SESSION_ID:
-                with self._lock:
-                    self._sessions.pop(session_id, None)
+                self._close(session_id)
             items = _without_repetitions(items)
             if epoch == FINAL_EPOCH:
                 return FetchContext(items)
@@ -286,30 +236,57 @@ class FetchSessions:
                     return FetchContext(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session_id)
                 if session.uses_topic_ids != uses_topic_ids:
                     return FetchContext(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, session_id=session_id)
-                session.update(items, forgotten)
-                if not session.by_key:
+                now_ms = self._clock.monotonic_ms()
+                due, stirred = session.begin(items, forgotten, topic_name, watcher, now_ms)
+                if not len(session):
                     del self._sessions[session_id]
                     return FetchContext()
                 session.epoch = next_epoch(epoch)
-                self._touch(session)
-                return IncrementalContext(session, session.items(topic_name), session.epoch)
+                self._touch(session, now_ms)
+                context = IncrementalContext(session, due, session.epoch)
+        note_still_fetched(stirred)
+        return context
 
     def create(self, answered: Answered, *, is_privileged: bool, uses_topic_ids: bool) -> int:
         """Open a session for these partitions; INVALID_SESSION_ID if there is no room."""
         now_ms = self._clock.monotonic_ms()
+        stirred: list[Stirred] = []
         with self._lock:
-            if len(self._sessions) >= self._slots and not self._evict(is_privileged, len(answered), now_ms):
-                return INVALID_SESSION_ID
-            session = Session(self._new_id(), is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+            if len(self._sessions) >= self._slots:
+                victim = self._victim(is_privileged, len(answered), now_ms)
+                if victim is None:
+                    return INVALID_SESSION_ID
+                stirred = self._close_locked(victim)
+                self._evictions.mark()
+            session = Session(
+                self._new_id(),
+                is_privileged=is_privileged,
+                uses_topic_ids=uses_topic_ids,
+                now_ms=now_ms,
+                idle_partitions=self._idle_partitions,
+            )
             for item, data in answered:
                 cached = CachedPartition(item)
                 cached.note(data)
-                session.by_key[session.key(item)] = cached
+                session.due[session.key(item)] = cached
             self._sessions[session.id] = session
-            return session.id
+        note_still_fetched(stirred)
+        return session.id
 
-    def _touch(self, session: Session) -> None:
-        session.last_used_ms = self._clock.monotonic_ms()
+    def _close(self, session_id: int) -> None:
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is None:
+                return
+            stirred = self._close_locked(session)
+        note_still_fetched(stirred)
+
+    def _close_locked(self, session: Session) -> list[Stirred]:
+        del self._sessions[session.id]
+        return session.close()
+
+    def _touch(self, session: Session, now_ms: int) -> None:
+        session.last_used_ms = now_ms
         self._sessions.pop(session.id)
         self._sessions[session.id] = session
 
@@ -319,18 +296,15 @@ class FetchSessions:
             if session_id not in self._sessions:
                 return session_id
 
-    def _evict(self, is_privileged: bool, size: int, now_ms: int) -> bool:
-        """Make room for a new session of `size` partitions, if rule 4 allows; returns whether there is room."""
-        victim = next(iter(self._sessions.values()), None)
-        if victim is None:
-            return False
-        if now_ms - victim.last_used_ms <= self._eviction_ms:
-            victim = self._smallest_evictable(is_privileged, now_ms)
-            if victim is None or (is_privileged, size) < (victim.is_privileged, len(victim.by_key)):
-                return False
-        del self._sessions[victim.id]
-        self._evictions.mark()
-        return True
+    def _victim(self, is_privileged: bool, size: int, now_ms: int) -> Session | None:
+        """Return the session that may make room for a new one of `size` partitions (rule 4), if there is one."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.last_used_ms > self._eviction_ms:
+            return oldest
+        smallest = self._smallest_evictable(is_privileged, now_ms)
+        if smallest is None or (is_privileged, size) < (smallest.is_privileged, len(smallest)):
+            return None
+        return smallest
 
     def _smallest_evictable(self, is_privileged: bool, now_ms: int) -> Session | None:
         candidates = [
@@ -338,7 +312,7 @@ class FetchSessions:
             for s in self._sessions.values()
             if now_ms - s.created_ms > self._eviction_ms or (is_privileged and not s.is_privileged)
         ]
-        return min(candidates, key=lambda s: (s.is_privileged, len(s.by_key), s.id), default=None)
+        return min(candidates, key=lambda s: (s.is_privileged, len(s), s.id), default=None)
 
 
 def _without_repetitions(items: Sequence[FetchItem]) -> Sequence[FetchItem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.fetch_sessions import FetchSessions, next_epoch
+from barnabas.broker.fetch_sessions.sessions import FetchSessions, next_epoch
 from barnabas.broker.replication.reading import FetchItem
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
