@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
+from barnabas.controller.forwarded.answers import Answers
 from barnabas.protocol.metadata_records import (
     ControllerEndpoint,
     ControllerFeature,
@@ -235,6 +236,7 @@ class Image:
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     security: SecurityImage = field(default_factory=SecurityImage)
+    answers: Answers = field(default_factory=Answers)
     offset: int = -1
 
     def topic(self, name: str) -> Topic | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from barnabas.controller.forwarded.answers import Answered, Answers
 from barnabas.controller.image import (
     TOPIC_RESOURCE,
     Broker,
@@ -97,6 +98,7 @@ class ImageEditor:
         self._topic_ids = image.topic_ids
         self._configs = image.configs
         self._features = image.features
+        self._answers = image.answers
         # The maps that were copied: whole maps by name, partitions by topic id, configs by resource.
         self._owned: set[str] = set()
         self._owned_topics: set[bytes] = set()
@@ -116,6 +118,7 @@ class ImageEditor:
             features=self._features,
             next_producer_id=self._next_producer_id,
             security=self._security.image(),
+            answers=self._answers,
             offset=self._offset if offset is None else offset,
         )
 
@@ -281,8 +284,10 @@ class ImageEditor:
     def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id
 
-    def _nothing(self, record: NoOpRecord) -> None:
-        pass
+    def _note_answer(self, record: NoOpRecord) -> None:
+        answered = Answered.of_record(record)
+        if answered is not None:
+            self._own_answers().note(answered)
 
     # -- copy on first write
 
@@ -307,6 +312,12 @@ class ImageEditor:
         assert isinstance(self._configs, dict)
         return self._configs
 
+    def _own_answers(self) -> Answers:
+        if "answers" not in self._owned:
+            self._owned.add("answers")
+            self._answers = self._answers.copy()
+        return self._answers
+
 
 _HANDLERS: Final[dict[type, Callable[[ImageEditor, Any], None]]] = {
     RegisterBrokerRecord: ImageEditor._register,
@@ -323,7 +334,7 @@ _HANDLERS: Final[dict[type, Callable[[ImageEditor, Any], None]]] = {
     ConfigRecord: ImageEditor._set_config,
     FeatureLevelRecord: ImageEditor._set_feature,
     ProducerIdsRecord: ImageEditor._set_producer_ids,
-    NoOpRecord: ImageEditor._nothing,
+    NoOpRecord: ImageEditor._note_answer,
 }
 
 

@@ -43,6 +43,14 @@ On an Envelope request that carries a CreateDelegationToken:
 
     10007   uuid: the id of the token. The broker draws it once, so an envelope that arrives twice makes one token.
 
+On every Envelope request:
+
+    10011   uuid: the sender, one channel of one process of a broker; int64: the number of the request, above those of
+            the sender's former requests; int32: the count of the attempt to send it, from 1. A sender has given up an
+            attempt before it makes the next. So a request that arrives twice is carried out once.
+
+(10012 is in a metadata record: controller/forwarded/answers.py.)
+
 On a DescribeQuorum response:
 
     10008   int64, big endian: since when the leader is the active controller, in ms since the epoch.
@@ -85,6 +93,7 @@ TAG_TOKEN_ID: Final = 10007
 TAG_ACTIVE_SINCE: Final = 10008
 TAG_CHECK_QUORUM: Final = 10009
 TAG_CLUSTER_ID: Final = 10010
+TAG_ATTEMPT: Final = 10011
 
 UNKNOWN_EPOCH: Final = -1
 
@@ -92,6 +101,7 @@ _UUID_BYTES: Final = 16
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _RECEIVER: Final = struct.Struct(">16si")
+_ATTEMPT: Final = struct.Struct(">16sqi")
 
 
 class Receiver(NamedTuple):
@@ -111,6 +121,18 @@ class Applied(NamedTuple):
 
     offset: int
     epoch: int = UNKNOWN_EPOCH
+
+
+class Attempt(NamedTuple):
+    """Which forwarded request this is, and how often it was sent."""
+
+    sender: bytes  # 16 bytes; drawn by each channel of a broker
+    number: int
+    nth: int = 1
+
+    def __repr__(self) -> str:
+        """Show it without the sender, which nobody else should know."""
+        return f"attempt {self.nth} of request {self.number}"
 
 
 def tag_of(message: Message, number: int) -> bytes | None:
@@ -264,6 +286,17 @@ def token_id_of(envelope: EnvelopeRequest) -> bytes | None:
     """Return the id of the delegation token to create; None if the envelope names none, or no uuid."""
     raw = tag_of(envelope, TAG_TOKEN_ID)
     return raw if raw is not None and len(raw) == _UUID_BYTES else None
+
+
+def set_attempt(envelope: EnvelopeRequest, attempt: Attempt) -> None:
+    """Set which request the envelope carries, and how often it was sent."""
+    set_tag(envelope, TAG_ATTEMPT, _ATTEMPT.pack(*attempt))
+
+
+def attempt_of(envelope: EnvelopeRequest) -> Attempt | None:
+    """Return which request the envelope carries; None if it does not say so, or cannot be read."""
+    raw = tag_of(envelope, TAG_ATTEMPT)
+    return Attempt(*_ATTEMPT.unpack(raw)) if raw is not None and len(raw) == _ATTEMPT.size else None
 
 
 # -- on the description of the quorum

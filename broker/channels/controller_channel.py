@@ -2,9 +2,9 @@
 
 Rules
 1. Requests are sent one at a time, in order. If a request cannot be sent, or reaches no active controller, it is sent
-   again to the next known address until its time is up. So it may arrive twice, as with Apache Kafka: a second
-   creation fails with "already exists", and a delegation token has an id that the broker has drawn (push_tags.py). What
-   others changed between the two is changed again.
+   again to the next known address until its time is up. So it may arrive twice. An Envelope has a number
+   (push_tags.py, tag 10011), by which controllers know that it was carried out: it is not carried out again, and the
+   answer is that of the first time. Another request may be carried out twice: a block of producer ids is lost.
 2. `on_done(response)` is called exactly once, on the channel's thread. The response is None if the time is up, or at
    shutdown. The callback must not block.
 
@@ -14,6 +14,7 @@ Source: Kafka's NodeToControllerChannelManager (4.3).
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
@@ -23,7 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.channels.active_controller import ActiveController
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
+from barnabas.common.ids import random_uuid
 from barnabas.common.threads import ServiceThread
+from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
+from barnabas.protocol.push_tags import Attempt, set_attempt
 
 if TYPE_CHECKING:
     from barnabas.client.connection import TrafficObserver
@@ -72,6 +76,8 @@ class ControllerChannel:
             traffic=traffic,
             connect=connect,
         )  # owner: the channel's thread; shutdown aborts it
+        self._sender = random_uuid()  # fixed before start; of numbered requests
+        self._number = 0  # owner: the channel's thread; of the last numbered request
         self._items: queue.Queue[_Item | None] = queue.Queue(QUEUE_SIZE_MAX)
         self._stopping = threading.Event()
         self._thread = ServiceThread(
@@ -141,10 +147,15 @@ class ControllerChannel:
 
     def _serve(self, item: _Item) -> None:
         response = None
+        # Why here: the numbers must grow in the order in which the requests are sent.
+        self._number += 1
+        attempts = itertools.count(1)
         while response is None and not self._stopping.is_set():
             left_ms = (item.deadline_ns - self._clock.monotonic_ns()) // 1_000_000
             if left_ms <= 0:
                 break
+            if isinstance(item.message, EnvelopeRequest):
+                set_attempt(item.message, Attempt(self._sender, self._number, next(attempts)))
             response = self._try(item, left_ms)
             if response is None:
                 self._stopping.wait(RETRY_BACKOFF_MS / 1000)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.broker.quotas.throttle import Throttle
     from barnabas.common.pages.live_shape import Reason
     from barnabas.protocol.headers import RequestHeader
+    from barnabas.protocol.push_tags import Attempt
     from barnabas.protocol.schema import Message, Part
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -103,6 +104,8 @@ class RequestContext:
     is_for_clients: bool = False  # about the listener; brokers and controllers use another one
     is_token_authenticated: bool = False  # by a delegation token, which may not be used to get or change tokens
     token_id: bytes | None = None  # of the delegation token to create, if a broker that forwards it has drawn one
+    attempt: Attempt | None = None  # which request of a broker it is, if one has forwarded it
+    checksum: int = 0  # of a forwarded request and its principal
 
     def with_principal(self, principal: str) -> RequestContext:
         """Return the same of a client that has authenticated."""

@@ -15,7 +15,7 @@ from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.broker.settings.config_rights import ConfigRights
 from barnabas.controller.apis.config_rights import check_resources
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_once, same
 from barnabas.controller.decisions.configs import alter_configs
 
 RIGHTS: Final = ConfigRights(rights.REPLACE_TOPIC_CONFIGS, rights.REPLACE_CLUSTER_CONFIGS, rights.REPLACE_GROUP_CONFIGS)
@@ -24,7 +24,7 @@ RIGHTS: Final = ConfigRights(rights.REPLACE_TOPIC_CONFIGS, rights.REPLACE_CLUSTE
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
     message, check = request.message, check_resources(request.access, RIGHTS)
-    return decide_later(services, "legacyAlterConfigs", lambda view: alter_configs(view, message, check), same)
+    return decide_once(services, request, "legacyAlterConfigs", lambda view: alter_configs(view, message, check), same)
 
 
 API = Api(33, "AlterConfigs", (0, 2), handle, is_forwarded=True)

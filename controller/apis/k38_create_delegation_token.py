@@ -44,7 +44,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
             decision.response.token_requester_principal_type = decision.response.token_requester_principal_name = ""
         return decision
 
-    return decide_for_caller(services, request, create)
+    return decide_for_caller(services, request, create, keeps_answer=False)
 
 
 API = Api(38, "CreateDelegationToken", (1, 3), handle, is_forwarded=True)

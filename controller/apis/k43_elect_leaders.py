@@ -11,14 +11,16 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_once, same
 from barnabas.controller.decisions.leader_requests import elect_leaders
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the elections."""
     message = request.message
-    return decide_later(services, "electLeaders", lambda view: elect_leaders(view, message), same, message.timeout_ms)
+    return decide_once(
+        services, request, "electLeaders", lambda view: elect_leaders(view, message), same, message.timeout_ms
+    )
 
 
 API = Api(43, "ElectLeaders", (0, 2), handle, is_forwarded=True)

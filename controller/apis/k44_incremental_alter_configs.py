@@ -14,7 +14,7 @@ from collections import Counter
 from typing import Final
 
 from barnabas.broker.authorization import controller_rows as rights
-from barnabas.broker.requests.answers import Outcome, Reply
+from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
@@ -22,7 +22,7 @@ from barnabas.broker.settings.config_changes import change_loggers
 from barnabas.broker.settings.config_rights import ConfigRights
 from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.controller.apis.config_rights import check_resources
-from barnabas.controller.apis.services import ControllerServices, decide_later
+from barnabas.controller.apis.services import ControllerServices, decide_once
 from barnabas.controller.decision import check_item_count
 from barnabas.controller.decisions.configs import incremental_alter_configs
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -43,12 +43,12 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     if loggers and not rest.resources:
         return Reply(wire.IncrementalAlterConfigsResponse(responses=changed))
 
-    def answer(response: wire.IncrementalAlterConfigsResponse) -> Outcome:
+    def answer(response: wire.IncrementalAlterConfigsResponse) -> wire.IncrementalAlterConfigsResponse:
         response.responses += changed
         return response
 
-    return decide_later(
-        services, "incrementalAlterConfigs", lambda view: incremental_alter_configs(view, rest, check), answer
+    return decide_once(
+        services, request, "incrementalAlterConfigs", lambda view: incremental_alter_configs(view, rest, check), answer
     )
 
 

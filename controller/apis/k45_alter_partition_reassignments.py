@@ -13,15 +13,16 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_once, same
 from barnabas.controller.decisions.reassignment import alter_reassignments
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
     message = request.message
-    return decide_later(
+    return decide_once(
         services,
+        request,
         "alterPartitionReassignments",
         lambda view: alter_reassignments(view, message),
         same,

@@ -14,7 +14,7 @@ from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.common.net import can_be_resolved
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_once, same
 from barnabas.controller.decisions.security.quotas import alter_client_quotas, named_hosts
 
 
@@ -22,8 +22,12 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
     message = request.message
     known = {name for name in named_hosts(message) if can_be_resolved(name)}
-    return decide_later(
-        services, "alterClientQuotas", lambda view: alter_client_quotas(view, message, known.__contains__), same
+    return decide_once(
+        services,
+        request,
+        "alterClientQuotas",
+        lambda view: alter_client_quotas(view, message, known.__contains__),
+        same,
     )
 
 

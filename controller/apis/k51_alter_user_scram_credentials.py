@@ -11,15 +11,15 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_once, same
 from barnabas.controller.decisions.security.scram import alter_scram_credentials
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
     message = request.message
-    return decide_later(
-        services, "alterUserScramCredentials", lambda view: alter_scram_credentials(view, message), same
+    return decide_once(
+        services, request, "alterUserScramCredentials", lambda view: alter_scram_credentials(view, message), same
     )
 
 

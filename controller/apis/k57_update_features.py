@@ -13,7 +13,7 @@ from __future__ import annotations
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_once, same
 from barnabas.controller.decisions.features import update_features
 from barnabas.controller.raft.client.interface import RaftClient
 
@@ -22,8 +22,9 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
     message, version = request.message, request.version
     kraft = None if services.raft is None else _KRaftVersion(services, services.raft)
-    return decide_later(
+    return decide_once(
         services,
+        request,
         "updateFeatures",
         lambda view: update_features(view, message, version, kraft),
         same,

@@ -8,6 +8,8 @@ Behaviour
 
 - Changes of voters and DescribeQuorum are for the leader of the quorum. Another controller answers the envelope with
   NOT_CONTROLLER, as for decisions: the broker, not the client, looks for the leader.
+- Tag 10011 says which request of the broker this is. One that was carried out already is answered again
+  (controller/forwarded/once.py).
 - Tag 10001 of the response is the metadata offset that the effect of the request has at most, of those that are pushed.
   The forwarding broker waits for it where a client expects to see the effect at once.
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import zlib
 from typing import Any, Final
 
 from barnabas.broker.requests.answers import Ending, Reply
@@ -33,7 +36,7 @@ from barnabas.protocol.errors import ApiError, EncodeError, ErrorCode, Malformed
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
-from barnabas.protocol.push_tags import set_offset, token_id_of
+from barnabas.protocol.push_tags import attempt_of, set_offset, token_id_of
 from barnabas.protocol.schema import Message
 
 log = logging.getLogger("barnabas.controller.envelope")
@@ -106,6 +109,8 @@ def _client_context(request: Request) -> RequestContext:
         principal=principal,
         is_token_authenticated=is_token_authenticated,
         token_id=token_id_of(message),
+        attempt=attempt_of(message),
+        checksum=zlib.crc32(message.request_data, zlib.crc32(message.request_principal or b"")),
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.answers import Outcome, Reply
 from barnabas.broker.requests.parking import Answer, Park
 from barnabas.controller.decision import Charge, no_charge
+from barnabas.controller.forwarded import once
+from barnabas.controller.forwarded.once import Asked, Attempts
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.push_tags import cluster_id_of
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 R = TypeVar("R")
+M = TypeVar("M", bound="Message")
 
 STATIC_VOTERS: Final = "The voters are static, since kraft.version is 0: controller.quorum.voters has them."
 
@@ -44,6 +47,10 @@ class ControllerServices:
     table: Table
     mutations: MutationQuotas
     raft: RaftClient | None = None  # this controller's replica; None without a quorum
+    attempts: Attempts = field(default_factory=Attempts)  # owner: event thread; of forwarded requests
+
+    def wake_idle(self, keys: Any) -> None:
+        """Do nothing: a controller has no fetch sessions."""
 
     def complete_delayed(self, key: Any) -> None:
         """Do nothing: no request waits for a key here, since the event thread completes each one."""
@@ -79,6 +86,11 @@ def check_cluster(
         raise ApiError(refusal, f"This controller belongs to cluster {services.cluster_id}.")
 
 
+def same(response: Message) -> Message:
+    """Return the argument: for decisions whose result is the response."""
+    return response
+
+
 def decide_later(
     services: ControllerServices,
     name: str,
@@ -92,11 +104,38 @@ def decide_later(
     return Park(reply)
 
 
+def decide_once(
+    services: ControllerServices,
+    request: Request,
+    name: str,
+    decide: Callable[[View], Decision[R]],
+    answer: Callable[[R], Message],
+    timeout_ms: int | None = None,
+    *,
+    finish: Callable[[Message], Outcome] = same,
+    keeps_answer: bool = True,
+) -> Park:
+    """Submit a client's change; one that a broker forwards again is not made again (controller/forwarded/once.py).
+
+    `answer(result)` builds the response, before the commit. `finish(response)` says after it what is sent.
+    """
+    attempt = request.context.attempt
+    if attempt is None:
+        return decide_later(services, name, decide, lambda result: finish(answer(result)), timeout_ms)
+    asked = Asked(attempt, request.context.checksum, request.header.api_key, request.version)
+
+    def decide_attempt(view: View) -> Decision[Message]:
+        services.attempts.check(attempt)
+        return once.decide_once(view, asked, decide, answer, keeps_answer=keeps_answer)
+
+    return decide_later(services, name, decide_attempt, finish, timeout_ms)
+
+
 def decide_within_quota(
     services: ControllerServices,
     request: Request,
     name: str,
-    decide: Callable[[View, Charge], Decision[R]],
+    decide: Callable[[View, Charge], Decision[M]],
     *,
     strict_since: int,
 ) -> Park:
@@ -107,7 +146,7 @@ def decide_within_quota(
     services.mutations.update(services.controller.committed_image.security.quotas)
     quota = services.mutations.quota_for(request, strict_since)
 
-    def answer(response: Any) -> Outcome:
+    def throttled(response: Any) -> Outcome:
         if quota is None:
             return same(response)
         request.throttle = throttle = quota.throttle()
@@ -115,7 +154,8 @@ def decide_within_quota(
         return Reply(response, throttle.ms)
 
     charge = no_charge if quota is None else quota.record
-    return decide_later(services, name, lambda view: decide(view, charge), answer, request.message.timeout_ms)
+    timeout_ms = request.message.timeout_ms
+    return decide_once(services, request, name, lambda view: decide(view, charge), same, timeout_ms, finish=throttled)
 
 
 def ask_quorum(services: ControllerServices, request: Request) -> Park:
@@ -149,8 +189,3 @@ def change_voters(services: ControllerServices, request: Request) -> Answer:
     if request.message.cluster_id not in (None, services.cluster_id):
         return Reply(response(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
     return Reply(response(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=STATIC_VOTERS))
-
-
-def same(response: Message) -> Message:
-    """Return the argument: for decisions whose result is the response."""
-    return response

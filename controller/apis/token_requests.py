@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import ANONYMOUS, Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_once, same
 from barnabas.controller.decision import Decision, View
 from barnabas.controller.decisions.security.tokens import Caller
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -17,7 +17,11 @@ M = TypeVar("M", bound=Message)
 
 
 def decide_for_caller(
-    services: ControllerServices, request: Request, decide: Callable[[View, Any, Caller], Decision[M]]
+    services: ControllerServices,
+    request: Request,
+    decide: Callable[[View, Any, Caller], Decision[M]],
+    *,
+    keeps_answer: bool = True,
 ) -> Answer:
     """Submit a decision about tokens; raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
@@ -27,4 +31,7 @@ def decide_for_caller(
         raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     message = request.message
     caller = Caller(request.principal, services.clock.wall_ms(), request.context.token_id)
-    return decide_later(services, type(message).NAME, lambda view: decide(view, message, caller), same)
+    name = type(message).NAME
+    return decide_once(
+        services, request, name, lambda view: decide(view, message, caller), same, keeps_answer=keeps_answer
+    )

@@ -186,6 +186,8 @@ def image_records(image: Image) -> Iterator[MetadataRecord]:
     yield from image.security.records()
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+    for answered in image.answers:
+        yield answered.record()
 
 
 def _registration(broker: Broker, *, may_cordon: bool) -> RegisterBrokerRecord:

@@ -29,6 +29,7 @@ from barnabas.protocol.headers import RequestHeader, decode_response_header, enc
 from barnabas.protocol.messages import k44_incremental_alter_configs as configs_wire
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
+from barnabas.protocol.push_tags import Attempt, set_attempt, set_token_id
 from tests.controller.rig import CLUSTER_ID, Rig
 from tests.support.broker.parked import Waiting
 
@@ -51,21 +52,23 @@ LIKELY = {
     "principal_type": ("User",),
 }
 SMALL = (-1, 0, 1, 2, 3, 4, 8, 16, 32)
+#: What all requests of security metadata need.
+SECURITY = {
+    "authorizer_class_name": STANDARD_AUTHORIZER,
+    "allow_everyone_if_no_acl_found": "true",
+    "delegation_token_secret_key": "secret",
+}
 BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
 class Asker:
     """A rig, its APIs, and requests of every kind."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rig: Rig | None = None) -> None:
         self.random = random.Random(seed)
-        self.rig = Rig(
-            seed=seed,
-            authorizer_class_name=STANDARD_AUTHORIZER,
-            allow_everyone_if_no_acl_found="true",
-            delegation_token_secret_key="secret",
-        )
-        self.mend()
+        self.rig = rig or Rig(seed=seed, **SECURITY)
+        if self.rig.controller.is_active:
+            self.mend()
         self.services = ControllerServices(
             config=self.rig.config,
             cluster_id=CLUSTER_ID,
@@ -153,16 +156,29 @@ class Asker:
         except ApiError as error:
             return error_response(request.message, request.header.api_version, error.code, error.message)
 
-    def forward(self, header: RequestHeader, message: Any) -> Any:
-        """The same by way of a broker."""
-        frame = encode_request(header, message)[SIZE_PREFIX:]
-        envelope = EnvelopeRequest(
-            request_data=frame, request_principal=encode_principal("User:a"), client_host_address=bytes(4)
-        )
-        answer = self.ask(RequestHeader(58, 0, 1, "0"), envelope)
+    def forward(
+        self, header: RequestHeader, message: Any, attempt: Attempt | None = None, token_id: bytes | None = None
+    ) -> Any:
+        """The same by way of a broker; `attempt` says which request of the broker it is."""
+        envelope = self.envelope(header, message, attempt)
+        if token_id is not None:
+            set_token_id(envelope.message, token_id)
+        answer = self.ask(envelope.header, envelope.message)
         assert answer.error_code == ErrorCode.NONE
         _, offset = decode_response_header(answer.response_data, header.api_key, header.api_version)
         return response_class(header.api_key).decode(answer.response_data, header.api_version, offset)
+
+    def envelope(self, header: RequestHeader, message: Any, attempt: Attempt | None = None) -> Request:
+        """A request in an envelope."""
+        frame = encode_request(header, message)[SIZE_PREFIX:]
+        envelope = EnvelopeRequest(
+            request_data=bytes(frame), request_principal=encode_principal("User:a"), client_host_address=bytes(4)
+        )
+        if attempt is not None:
+            set_attempt(envelope, attempt)
+        request = Request.for_message(RequestHeader(58, 0, 1, "0"), envelope, self.context)
+        request.api = TABLE[58]
+        return request
 
 
 def contents(image: Image) -> tuple[object, ...]:

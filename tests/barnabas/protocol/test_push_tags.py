@@ -11,6 +11,7 @@ from barnabas.protocol.messages.k62_broker_registration import BrokerRegistratio
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.metadata_records import ConfigRecord, RemoveTopicRecord
 from barnabas.protocol.push_tags import (
+    TAG_ATTEMPT,
     TAG_OBEYED_EPOCH,
     TAG_OBEYED_OFFSET,
     TAG_OFFSET,
@@ -18,14 +19,17 @@ from barnabas.protocol.push_tags import (
     TAG_RECORDS,
     UNKNOWN_EPOCH,
     Applied,
+    Attempt,
     Receiver,
     applied_of,
+    attempt_of,
     controller_epoch_of,
     offset_of,
     reason_of,
     receiver_of,
     records_of,
     set_applied,
+    set_attempt,
     set_controller_epoch,
     set_offset,
     set_reason,
@@ -129,6 +133,19 @@ def test_a_registration_names_the_controllers_epoch() -> None:
     set_tag(response, TAG_OBEYED_EPOCH, b"7")
     with pytest.raises(MalformedMessageError):
         controller_epoch_of(response)
+
+
+def test_an_envelope_says_which_request_it_is() -> None:
+    envelope = EnvelopeRequest()
+    assert attempt_of(envelope) is None
+    attempt = Attempt(b"s" * 16, 1 << 40, 3)
+    set_attempt(envelope, attempt)
+    decoded = EnvelopeRequest.decode(envelope.encode(0), 0)
+    assert attempt_of(decoded) == attempt
+    assert repr(attempt) == "attempt 3 of request 1099511627776", "the sender is not shown"
+    for raw in (b"", b"x" * 27, b"x" * 29):
+        set_tag(envelope, TAG_ATTEMPT, raw)
+        assert attempt_of(envelope) is None
 
 
 def test_an_envelope_names_the_token_to_create() -> None:

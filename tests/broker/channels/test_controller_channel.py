@@ -13,11 +13,40 @@ from barnabas.broker.channels.controller_channel import ControllerChannel
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock, SystemClock
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from barnabas.protocol.push_tags import Attempt, attempt_of
 from tests.support.waiting import eventually
 
 WAIT_S = 20
 ADDRESSES = [("a", 1), ("b", 2)]
+
+
+class Numbered:
+    """Connections that note which request an envelope is, and break `breaks` times."""
+
+    def __init__(self, breaks: int) -> None:
+        self.breaks = breaks
+        self.attempts: list[Attempt | None] = []
+
+    def connect(self, _host: str, _port: int, **_: Any) -> Any:
+        """Open a connection."""
+        return self
+
+    def send(self, message: Any, _version: int, *, timeout_ms: int) -> Any:
+        """Note the attempt, and respond or break."""
+        assert timeout_ms > 0
+        decoded = type(message).decode(message.encode(0), 0)
+        self.attempts.append(attempt_of(decoded) if isinstance(decoded, EnvelopeRequest) else None)
+        if len(self.attempts) <= self.breaks:
+            raise NodeConnectionError("it is gone")
+        return EnvelopeResponse(response_data=b"")
+
+    def abort(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class Controllers:
@@ -126,6 +155,31 @@ def test_a_callback_that_raises_does_not_end_the_thread(
     channel.send(request(1), lambda _: 1 / 0)
     assert channel.call(request(2)).producer_id_start == 2
     assert "AllocateProducerIdsRequest failed" in caplog.text
+
+
+def test_an_envelope_has_its_number_and_says_how_often_it_was_sent() -> None:
+    controllers = Numbered(breaks=2)
+    channels = [
+        ControllerChannel(
+            "test", 0, ADDRESSES, SystemClock(), request_timeout_ms=WAIT_S * 1000, cluster_id="c",
+            connect=controllers.connect,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    first, second = channels
+    for channel in channels:
+        channel.start()
+    for message in (EnvelopeRequest(request_data=b"a"), request(1), EnvelopeRequest(request_data=b"b")):
+        first.call(message)
+    second.call(EnvelopeRequest(request_data=b"a"))
+    for channel in channels:
+        channel.shutdown()
+    *sent, other = controllers.attempts
+    senders = {attempt.sender for attempt in sent if attempt is not None}
+    assert len(senders) == 1
+    assert [None if each is None else each[1:] for each in sent] == [(1, 1), (1, 2), (1, 3), None, (3, 1)]
+    assert other is not None
+    assert (other.sender in senders, other[1:]) == (False, (1, 1))
 
 
 def test_at_shutdown_queued_requests_complete_without_a_response(

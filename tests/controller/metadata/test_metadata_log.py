@@ -1,12 +1,16 @@
-"""The metadata log and its snapshots, read by Apache Kafka's own tool."""
+"""The metadata log and its snapshots, read by Apache Kafka's own tools: with answers to forwarded requests in them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from barnabas.common.disk.files import OsFileSystem
+from barnabas.controller.decision import Decision
+from barnabas.controller.forwarded.answers import Answered
+from barnabas.protocol.metadata_records import FeatureLevelRecord
 from tests.controller.rig import Rig
 from tests.support.kafka.kafka_tools import KafkaTools
+from tests.support.waiting import eventually
 
 RECORDS = (
     "FEATURE_LEVEL_RECORD",
@@ -16,6 +20,7 @@ RECORDS = (
     "CONFIG_RECORD",
     "PARTITION_RECORD",
     "PARTITION_CHANGE_RECORD",
+    "NO_OP_RECORD",
 )
 
 
@@ -31,6 +36,8 @@ def test_kafka_reads_the_log_and_the_snapshot(tools: KafkaTools, tmp_path: Path)
     rig.join(0, 1)
     rig.create("t", [[0, 1], [1, 0]], retention_ms="7")
     rig.heartbeat(0, want_fence=True)
+    answer = Answered.of(b"s" * 16, 1, 0, (19, 7), bytes(10_000))
+    rig.decide(lambda _: Decision([FeatureLevelRecord(name="group.version", feature_level=1), answer.record()], None))
     directory = tmp_path / "__cluster_metadata-0"
     output = dump(tools, directory / "00000000000000000000.log")
     assert [name for name in RECORDS if f'"type":"{name}"' not in output] == []
@@ -41,3 +48,13 @@ def test_kafka_reads_the_log_and_the_snapshot(tools: KafkaTools, tmp_path: Path)
     assert "SnapshotHeader" in output
     assert "SnapshotFooter" in output
     assert output.count('"type":"PARTITION_RECORD"') == 2
+    assert output.count('"type":"NO_OP_RECORD"') == 1
+
+    def topics() -> list[str]:
+        shell = tools.run("kafka-metadata-shell", "--snapshot", str(snapshot), "ls", "/image/topics/byName").check()
+        return shell.stdout.split()
+
+    # Why more than once: the shell may answer before it has read the snapshot.
+    eventually("the shell shows the topic", lambda: topics() == ["t"])
+    # The shell closes its output. A test after this one still reads what its own tools print.
+    assert tools.run("kafka-storage", "random-uuid").check().stdout.strip()

@@ -60,7 +60,7 @@ PAUSE_S: Final = 1.0  # between two rounds
 FINAL_LOOKS: Final = 40
 FINAL_PAUSE_S: Final = 0.5
 
-#: The errors that say that the effect is there already: a broker may forward a request twice.
+#: The errors that say that the effect is there already. A broker may forward a request twice, but it is done once.
 DONE: Final = {ErrorCode.TOPIC_ALREADY_EXISTS: THERE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: GONE}
 #: The answers without an answer of the controllers: whether the request was carried out is not clear.
 UNCLEAR: Final = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -108,7 +108,10 @@ class Decider(Client):
         if not self.decisions.is_usable(name):
             return False
         error = ask()
-        if error is not None and (not error or DONE.get(ErrorCode(error)) == value):
+        is_repeated = error is not None and error != 0 and DONE.get(ErrorCode(error)) == value
+        if is_repeated:
+            self.decisions.repeat(name, ErrorCode(error or 0).name)
+        if error == 0 or is_repeated:
             self.decisions.acknowledge(name, value)
             return True
         self.decisions.doubt(name, value, before)

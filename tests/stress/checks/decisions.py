@@ -5,6 +5,7 @@ A value is asked for a name: "there" or "gone" for a topic or an ACL, a number f
 1. lost         What was acknowledged is so in the end, and what was acknowledged as gone stays gone.
 2. taken back   A topic has the same id each time that it is seen, and the epochs of its leaders do not go back.
 3. given twice  No producer id is given twice.
+4. done twice   A request that was sent once is not answered as if it had been carried out before.
 
 A request without a clear answer may or may not have an effect, also later. So its name has two possible values, and is
 not used again.
@@ -50,6 +51,10 @@ class Decisions:
     def doubt(self, name: Hashable, value: object, before: object = GONE) -> None:
         """A value was asked for, and the answer is not clear."""
         self._possible.setdefault(name, {before}).add(value)
+
+    def repeat(self, name: Hashable, error: str) -> None:
+        """A request that was sent once was answered with an error that says that its effect was there already."""
+        self._problems.append(f"done twice: {name} was answered with {error}")
 
     def is_usable(self, name: Hashable) -> bool:
         """Whether a value of a name may be asked for: no earlier answer about it was unclear."""

@@ -1,4 +1,4 @@
-"""The check of decisions finds what was lost, taken back or given twice, and nothing else."""
+"""The check of decisions finds what was lost, taken back, given or done twice, and nothing else."""
 
 from __future__ import annotations
 
@@ -46,6 +46,12 @@ def test_what_is_possible_is_no_problem(setting: int, acl: str) -> None:
 )
 def test_what_was_acknowledged_is_kept(final: dict[str, object], problem: str) -> None:
     assert decided().check(final, {}) == [problem]
+
+
+def test_a_request_that_was_sent_once_is_not_carried_out_twice() -> None:
+    decisions = Decisions()
+    decisions.repeat(("topic", "t"), "TOPIC_ALREADY_EXISTS")
+    assert decisions.check({}, {}) == ["done twice: ('topic', 't') was answered with TOPIC_ALREADY_EXISTS"]
 
 
 def test_no_decision_is_taken_back() -> None:

@@ -1,0 +1,1 @@
+"""Requests that brokers forward: each is carried out once, though it may arrive twice."""
