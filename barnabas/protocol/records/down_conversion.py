@@ -1,0 +1,95 @@
+"""Conversion of record batches (v2) to message sets (formats v0 and v1), for consumers older than Kafka 0.11.
+
+Rules
+1. Offsets stay, and so do the gaps of compaction. Headers are dropped: the formats have none.
+2. Control batches are left out. Records of aborted transactions are converted as others are.
+3. From batches without compression, records below `first_offset` are left out; a compressed batch stays whole.
+4. A set ends before it becomes larger than `size_max`, except that its first batch is always there.
+5. Only whole batches are converted: one that the end of the buffer cuts is left out.
+
+Source: Kafka's RecordsUtil.downConvert and LazyDownConversionRecords, 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.records.batch import (
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Record,
+    iter_headers,
+    iter_records,
+)
+from barnabas.protocol.records.compression import Buffer, CompressionType
+from barnabas.protocol.records.message_set import MAGIC_V0, encode_message, encode_wrapper
+
+#: The most bytes that the records of one compressed batch may take in an older format, before compression.
+WRAPPED_MAX: Final = 64 << 20
+
+
+class ZstdError(MalformedMessageError):
+    """A batch is compressed with zstd, which the formats before v2 do not have."""
+
+
+class WrapperTooLargeError(MalformedMessageError):
+    """A compressed batch has more records than one process converts at once (`WRAPPED_MAX`)."""
+
+
+def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int) -> bytes:
+    """Return the records of whole batches as messages; empty if none is left.
+
+    Raises ZstdError if nothing precedes the batch that has it, WrapperTooLargeError, and MalformedMessageError.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for position, header in iter_headers(batches):
+        if header.is_control:
+            continue
+        if header.compression_type is CompressionType.ZSTD:
+            if parts:
+                break
+            raise ZstdError("records compressed with zstd cannot be converted to an older format")
+        if parts and size >= size_max:
+            break
+        converted = _convert(header, iter_records(batches, position), magic, first_offset)
+        if parts and size + len(converted) > size_max:
+            break
+        if converted:
+            parts.append(converted)
+            size += len(converted)
+    return b"".join(parts)
+
+
+def _convert(header: BatchHeader, records: Iterable[Record], magic: int, first_offset: int) -> bytes:
+    attributes = header.attributes & LOG_APPEND_TIME_BIT if magic > MAGIC_V0 else 0
+    if header.compression_type is not CompressionType.NONE:
+        return _wrapped(header, records, magic, attributes)
+    return b"".join(
+        encode_message(magic, record.offset, record.timestamp, record.key, record.value, attributes)
+        for record in records
+        if record.offset >= first_offset
+    )
+
+
+def _wrapped(header: BatchHeader, records: Iterable[Record], magic: int, attributes: int) -> bytes:
+    """Return the wrapper of a compressed batch; it is empty for a batch that compaction emptied."""
+    messages = bytearray()  # Why no list of the records: a small batch can hold millions
+    base_offset = last_offset = -1
+    timestamp = NO_TIMESTAMP
+    for record in records:
+        last_offset = record.offset
+        if base_offset < 0:
+            base_offset = last_offset if magic > MAGIC_V0 else 0
+        timestamp = max(timestamp, record.timestamp)
+        messages += encode_message(
+            magic, last_offset - base_offset, record.timestamp, record.key, record.value, attributes
+        )
+        if len(messages) > WRAPPED_MAX:
+            raise WrapperTooLargeError(f"the records of a batch take more than {WRAPPED_MAX} bytes in an older format")
+    if not messages:
+        return b""
+    return encode_wrapper(header.compression_type, magic, last_offset, timestamp, messages, attributes)
