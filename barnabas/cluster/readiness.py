@@ -15,7 +15,7 @@ from barnabas.common.processes.ports import HOST
 if TYPE_CHECKING:
     from barnabas.client.connection import Connect
 
-METADATA_VERSION: Final = 4  # of every release that a cluster can answer as
+METADATA_VERSION: Final = 1  # of every release that a cluster can answer as
 PROBE_TIMEOUT_MS: Final = 5_000  # for one response: in slow motion it takes seconds
 POLL_MS_MIN: Final = 8
 POLL_MS_MAX: Final = 100
@@ -84,7 +84,7 @@ def known_brokers(port: int, host: str = HOST, connect: Connect | None = None) -
 
     try:
         with (connect or NodeConnection)(host, port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
-            response = connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), METADATA_VERSION)
+            response = connection.send(MetadataRequest(topics=[]), METADATA_VERSION)
     except OSError:
         return set()
     if response.controller_id < 0:  # no broker is live: those that were last are listed

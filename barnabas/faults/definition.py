@@ -26,6 +26,8 @@ from barnabas.protocol.errors import ErrorCode
 API_KEYS: Final = {row.name.lower(): int(key) for key, row in ROWS.items()}
 MS_MAX: Final = 24 * 3600 * 1000
 CONTROLLER: Final = "controller"
+#: A fault only hides what a broker has: before 0.11, a release has little that it does not hide.
+_PRETENDED: Final = RELEASES[RELEASES.index("0.11") :]
 OPERATIONS: Final = ("read", "write", "fsync", "create", "rename", "delete")
 
 
@@ -121,8 +123,8 @@ def _operations(key: str, value: object) -> tuple[str, ...]:
 
 def _release(key: str, value: object) -> str:
     text = str(value)
-    if text not in RELEASES:
-        raise FaultError(f"{key} must be a release of Kafka from {RELEASES[0]} to {RELEASES[-1]}, not {value!r}")
+    if text not in _PRETENDED:
+        raise FaultError(f"{key} must be a release of Kafka from {_PRETENDED[0]} to {_PRETENDED[-1]}, not {value!r}")
     return text
 
 

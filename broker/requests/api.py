@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Handle: TypeAlias = "Callable[[Any, Request], Answer]"
 NodesOnly: TypeAlias = "Callable[[Request], bool]"
 Admits: TypeAlias = "Callable[[Any, memoryview], bool]"
+DecoderOf: TypeAlias = "Callable[[int], Callable[[Any, int], tuple[Any, int]]]"
 ErrorResponse: TypeAlias = "Callable[[Message, int, int, str | None], Message]"
 
 
@@ -36,6 +37,7 @@ class Api:
       of its kind applies.
     - `unstable_since`: the first version that Apache Kafka marks as unstable, if there is one. Such versions need
       `unstable.api.versions.enable`, as in Kafka.
+    - `decoder(version)` returns the decoder of requests of a version; None: that of the API's messages.
     """
 
     key: int
@@ -48,6 +50,7 @@ class Api:
     admits: Admits | None = None
     is_forwarded: bool = False
     unstable_since: int | None = None
+    decoder: DecoderOf | None = None
 
     def supports(self, version: int) -> bool:
         """Return whether a request of this version may be decoded and handled."""

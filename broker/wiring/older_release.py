@@ -4,8 +4,7 @@ Rules
 1. Clients see the release's APIs, versions and features, also while they log in. Nodes, on their own listener, see the
    whole table.
 2. A request of a later version closes its connection, as it did then; an unknown version of ApiVersions is answered.
-3. The lowest versions are those of Apache Kafka 4.3 (KIP-896). An API of which the release had only lower versions is
-   not listed.
+3. A release before 4.0 has the versions that 4.0 removed, too (KIP-896): `removed/` carries them out. Nodes have none.
 4. Only versions and features are the release's. What a served version does is what it does in 4.3.
 
 Without the setting, nothing here is in the path of a request. Threads: the rows run on handlers; no state.
@@ -19,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker.apis import k18_api_versions
 from barnabas.broker.metadata.features import LISTED_FEATURES, UNKNOWN_EPOCH, FinalizedFeatures
 from barnabas.broker.requests.answers import Close
-from barnabas.protocol.data.releases import finalized_level, highest_level, highest_version
+from barnabas.protocol.data.releases import (
+    finalized_level,
+    has_removed_versions,
+    highest_level,
+    highest_version,
+    release_of,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.requests.api import Api, Table
@@ -31,8 +36,14 @@ def table_of_release(table: Table, release: str) -> Table:
     """Return the rows with which a broker answers as a release; for an empty release the table itself."""
     if not release:
         return table
-    listed = _listed(table, release)
-    rows = {key: _row(api, listed.get(key), release) for key, api in table.items()}
+    release = release_of(release)
+    served = dict(table)
+    if has_removed_versions(release):
+        from barnabas.broker.wiring.removed.rows import with_removed_versions  # Why here: few brokers need it
+
+        served = {key: with_removed_versions(api) for key, api in table.items()}
+    listed = _listed(served, release)
+    rows = {key: _row(api, listed.get(key), release) for key, api in served.items()}
     rows[k18_api_versions.KEY] = _api_versions(table[k18_api_versions.KEY], listed, release)
     return rows
 

@@ -70,7 +70,7 @@ PORT_MAX = 65535
 @click.option(
     "--compat",
     metavar="RELEASE",
-    help="Answer clients as this release of Kafka, 0.11 to 4.2: with its APIs, versions and features.",
+    help="Answer clients as this release of Kafka, 0.10.0 to 4.2: with its APIs, versions and features.",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Any key of Kafka's server properties.")
 @click.option(

@@ -23,7 +23,7 @@ from barnabas.config.table.notation import (
     Key,
 )
 from barnabas.config.validators import PAGE_ADDRESSES, at_least, between, one_of
-from barnabas.protocol.data.releases import RELEASES
+from barnabas.protocol.data.releases import ALIASES, RELEASES
 
 #: Settings of TLS that the pages have as well, as `barnabas.pages.ssl.…`.
 PAGE_SSL_KEYS = frozenset({*SSL_STORE_KEYS, "ssl.cipher.suites", "ssl.client.auth", "ssl.enabled.protocols"})
@@ -56,9 +56,9 @@ OWN_ROWS: tuple[Key, ...] = (
         "With barnabas.clock.enable: the file that keeps by how much the clock was moved, so that a process that "
         "starts later has the same time; empty keeps it in memory. The processes of a local cluster share one.",
         honoured=True),
-    Key("barnabas.compat.release", STRING, "", LOW, one_of("", *RELEASES),
+    Key("barnabas.compat.release", STRING, "", LOW, one_of("", *ALIASES, *RELEASES),
         "The release of Apache Kafka as which a broker answers its clients: it lists the APIs, versions and features "
-        "of that release, and closes connections that use later ones. Versions that Kafka 4.0 removed stay removed.",
+        "of that release, and closes connections that use later ones. 0.10 is the newest 0.10.",
         honoured=True),
     Key("barnabas.faults.enable", BOOLEAN, False, LOW, None,
         "For tests: faults can be injected into this process, and its requests recorded, by HTTP beside its /metrics "

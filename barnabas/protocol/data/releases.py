@@ -2,7 +2,7 @@
 
 A row lists the highest versions with the first release of each: "2.4:8 2.8:9" is 8 since 2.4 and 9 since 2.8, and no
 such API before. The source is `validVersions` in the message definitions at each release's tag, without versions marked
-unstable. The lowest versions are those of this project: 4.0 dropped older ones.
+unstable; for 0.10, `Protocol.java`. Releases before 4.0 had every version from 0 on; 4.0 removed some (KIP-896).
 """
 
 from __future__ import annotations
@@ -13,30 +13,36 @@ from typing import Final
 from barnabas.protocol.api_keys import ApiKey
 
 RELEASES: Final = (
-    *("0.11", "1.0", "1.1"),
+    *("0.10.0", "0.10.1", "0.10.2", "0.11", "1.0", "1.1"),
     *("2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8"),
     *("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
     *("4.0", "4.1", "4.2"),
 )
 
+#: Other names of releases: a minor release without its last number is the newest of it.
+ALIASES: Final = {"0.10": "0.10.2"}
+
+#: The first release without the versions that KIP-896 removed.
+_FIRST_WITHOUT_REMOVED: Final = "4.0"
+
 MAXIMA: Final[dict[int, str]] = {
-    ApiKey.PRODUCE: "0.11:3 1.0:5 2.0:6 2.1:7 2.4:8 2.8:9 3.7:10 3.8:11 4.0:12 4.1:13",
-    ApiKey.FETCH: "0.11:5 1.0:6 1.1:7 2.0:8 2.1:10 2.3:11 2.7:12 3.1:13 3.5:15 3.7:16 3.9:17 4.1:18",
-    ApiKey.LIST_OFFSETS: "0.11:2 2.0:3 2.1:4 2.2:5 2.8:6 3.0:7 3.5:8 3.9:9 4.0:10 4.2:11",
-    ApiKey.METADATA: "0.11:4 1.0:5 2.0:6 2.1:7 2.3:8 2.4:9 2.8:11 3.1:12 4.0:13",
-    ApiKey.OFFSET_COMMIT: "0.11:3 2.0:4 2.1:6 2.3:7 2.4:8 3.7:9 4.2:10",
-    ApiKey.OFFSET_FETCH: "0.11:3 2.0:4 2.1:5 2.4:6 2.5:7 3.0:8 3.7:9 4.2:10",
-    ApiKey.FIND_COORDINATOR: "0.11:1 2.0:2 2.4:3 3.0:4 3.8:5 3.9:6",
-    ApiKey.JOIN_GROUP: "0.11:2 2.0:3 2.2:4 2.3:5 2.4:6 2.5:7 3.2:9",
-    ApiKey.HEARTBEAT: "0.11:1 2.0:2 2.3:3 2.4:4",
-    ApiKey.LEAVE_GROUP: "0.11:1 2.0:2 2.4:4 3.2:5",
-    ApiKey.SYNC_GROUP: "0.11:1 2.0:2 2.3:3 2.4:4 2.5:5",
-    ApiKey.DESCRIBE_GROUPS: "0.11:1 2.0:2 2.3:3 2.4:5 4.0:6",
-    ApiKey.LIST_GROUPS: "0.11:1 2.0:2 2.4:3 2.6:4 3.8:5",
-    ApiKey.SASL_HANDSHAKE: "0.11:0 1.0:1",
-    ApiKey.API_VERSIONS: "0.11:1 2.0:2 2.4:3 3.9:4",
-    ApiKey.CREATE_TOPICS: "0.11:2 2.0:3 2.4:5 2.7:6 2.8:7",
-    ApiKey.DELETE_TOPICS: "0.11:1 2.0:2 2.1:3 2.4:4 2.7:5 2.8:6",
+    ApiKey.PRODUCE: "0.10.0:2 0.11:3 1.0:5 2.0:6 2.1:7 2.4:8 2.8:9 3.7:10 3.8:11 4.0:12 4.1:13",
+    ApiKey.FETCH: "0.10.0:2 0.10.1:3 0.11:5 1.0:6 1.1:7 2.0:8 2.1:10 2.3:11 2.7:12 3.1:13 3.5:15 3.7:16 3.9:17 4.1:18",
+    ApiKey.LIST_OFFSETS: "0.10.0:0 0.10.1:1 0.11:2 2.0:3 2.1:4 2.2:5 2.8:6 3.0:7 3.5:8 3.9:9 4.0:10 4.2:11",
+    ApiKey.METADATA: "0.10.0:1 0.10.1:2 0.11:4 1.0:5 2.0:6 2.1:7 2.3:8 2.4:9 2.8:11 3.1:12 4.0:13",
+    ApiKey.OFFSET_COMMIT: "0.10.0:2 0.11:3 2.0:4 2.1:6 2.3:7 2.4:8 3.7:9 4.2:10",
+    ApiKey.OFFSET_FETCH: "0.10.0:1 0.10.2:2 0.11:3 2.0:4 2.1:5 2.4:6 2.5:7 3.0:8 3.7:9 4.2:10",
+    ApiKey.FIND_COORDINATOR: "0.10.0:0 0.11:1 2.0:2 2.4:3 3.0:4 3.8:5 3.9:6",
+    ApiKey.JOIN_GROUP: "0.10.0:0 0.10.1:1 0.11:2 2.0:3 2.2:4 2.3:5 2.4:6 2.5:7 3.2:9",
+    ApiKey.HEARTBEAT: "0.10.0:0 0.11:1 2.0:2 2.3:3 2.4:4",
+    ApiKey.LEAVE_GROUP: "0.10.0:0 0.11:1 2.0:2 2.4:4 3.2:5",
+    ApiKey.SYNC_GROUP: "0.10.0:0 0.11:1 2.0:2 2.3:3 2.4:4 2.5:5",
+    ApiKey.DESCRIBE_GROUPS: "0.10.0:0 0.11:1 2.0:2 2.3:3 2.4:5 4.0:6",
+    ApiKey.LIST_GROUPS: "0.10.0:0 0.11:1 2.0:2 2.4:3 2.6:4 3.8:5",
+    ApiKey.SASL_HANDSHAKE: "0.10.0:0 1.0:1",
+    ApiKey.API_VERSIONS: "0.10.0:0 0.11:1 2.0:2 2.4:3 3.9:4",
+    ApiKey.CREATE_TOPICS: "0.10.1:0 0.10.2:1 0.11:2 2.0:3 2.4:5 2.7:6 2.8:7",
+    ApiKey.DELETE_TOPICS: "0.10.1:0 0.11:1 2.0:2 2.1:3 2.4:4 2.7:5 2.8:6",
     ApiKey.DELETE_RECORDS: "0.11:0 2.0:1 2.6:2",
     ApiKey.INIT_PRODUCER_ID: "0.11:0 2.0:1 2.4:2 2.5:3 2.7:4 3.8:5",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "0.11:0 2.0:1 2.1:2 2.3:3 2.8:4",
@@ -117,6 +123,16 @@ FINALIZED: Final[dict[str, str]] = {
     "share.version": "4.1:0 4.2:1",
     "streams.version": "4.1:0 4.2:1",
 }
+
+
+def release_of(name: str) -> str:
+    """Return the release that a name means: `0.10` is the newest 0.10."""
+    return ALIASES.get(name, name)
+
+
+def has_removed_versions(release: str) -> bool:
+    """Return whether a release has the versions that 4.0 removed (`protocol/removed`)."""
+    return RELEASES.index(release) < RELEASES.index(_FIRST_WITHOUT_REMOVED)
 
 
 def highest_version(api_key: int, release: str) -> int | None:

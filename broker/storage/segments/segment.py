@@ -133,6 +133,11 @@ class LogSegment:
         return self._timestamps.greatest_or_file_age()
 
     @property
+    def last_modified_ms(self) -> int:
+        """When the `.log` file was last written; raises FileNotFoundError."""
+        return self._files.mtime_ms()
+
+    @property
     def first_batch_timestamp(self) -> int | None:
         """The greatest timestamp of the first batch; None if there is no batch."""
         return self._timestamps.of_first_batch()

@@ -13,12 +13,13 @@ from barnabas.broker.requests.api import Api, Table, make_table
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.wiring.older_release import table_of_release
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.data.releases import RELEASES, highest_version
+from barnabas.protocol.data.releases import RELEASES, has_removed_versions, highest_version
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k03_metadata import MetadataResponse
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsResponse
+from barnabas.protocol.removed import REMOVED
 
 CLIENT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1", is_for_clients=True)
 NODE = RequestContext("INTERNAL", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-2")
@@ -75,23 +76,28 @@ def test_the_apis_of_a_release_are_listed(release: str) -> None:
     found = ranges(listed(release))
     for key, api in TABLE.items():
         highest = highest_version(key, release)
-        if key in found:
-            assert found[key][1] == highest
+        if api.advertised and highest is not None:
+            # Kafka 4 lists Produce from 0 on, too (KAFKA-18659).
+            lowest = 0 if has_removed_versions(release) or key == ApiKey.PRODUCE else api.versions[0]
+            assert found[key] == (lowest, highest)
         else:
-            assert not api.advertised or highest is None or highest < api.versions[0]
-    assert {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.JOIN_GROUP, ApiKey.CREATE_TOPICS} <= found.keys()
+            assert key not in found
+    assert {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.JOIN_GROUP} <= found.keys()
 
 
-def test_what_only_had_versions_that_are_gone_is_not_listed() -> None:
-    gone = {
-        r: {ApiKey(k) for k in TABLE if highest_version(k, r) is not None} - ranges(listed(r)).keys() for r in RELEASES
-    }
-    acls = {ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
-    between_nodes = {ApiKey.WRITE_TXN_MARKERS, ApiKey.OFFSET_FOR_LEADER_EPOCH}
-    assert gone["0.11"] == acls | between_nodes | {ApiKey.DESCRIBE_CONFIGS}
-    assert gone["2.0"] == between_nodes
-    assert gone["2.1"] == {ApiKey.WRITE_TXN_MARKERS}
-    assert not any(gone[release] for release in RELEASES[RELEASES.index("2.8") :])
+def test_every_release_before_4_0_has_the_versions_that_it_removed() -> None:
+    assert [release for release in RELEASES if not has_removed_versions(release)] == ["4.0", "4.1", "4.2"]
+    assert ranges(listed("4.0"))[ApiKey.FETCH] == (4, 17)
+    for key in REMOVED:
+        assert ranges(listed("3.9"))[key][0] == 0
+
+
+def test_a_release_without_its_last_number_is_the_newest_of_it() -> None:
+    assert ranges(listed("0.10")) == ranges(listed("0.10.2")) != ranges(listed("0.10.1"))
+
+
+def test_nodes_see_todays_versions_only() -> None:
+    assert ranges(listed("0.10", context=NODE))[ApiKey.FETCH] == TABLE[ApiKey.FETCH].versions
 
 
 @pytest.fixture

@@ -9,13 +9,16 @@ from barnabas.broker.apis.table import TABLE
 from barnabas.broker.metadata.features import LISTED_FEATURES
 from barnabas.protocol.api_keys import ROWS, ApiKey, supported_versions
 from barnabas.protocol.data.releases import (
+    ALIASES,
     FEATURES,
     FINALIZED,
     MAXIMA,
     RELEASES,
     finalized_level,
+    has_removed_versions,
     highest_level,
     highest_version,
+    release_of,
 )
 
 
@@ -63,15 +66,31 @@ def test_a_new_cluster_has_no_higher_level_than_its_release_supports() -> None:
             assert (level or 0) <= (highest or 0)
 
 
-def test_the_lowest_release_has_the_records_of_today() -> None:
-    """Before 0.11, Produce and Fetch have only versions that 4.0 removed, with older formats of records."""
-    for key in (ApiKey.PRODUCE, ApiKey.FETCH):
-        assert (highest_version(key, RELEASES[0]) or 0) >= TABLE[key].versions[0]
+def test_names_of_releases() -> None:
+    assert [release_of(name) for name in ("0.10", "0.10.0", "2.8")] == ["0.10.2", "0.10.0", "2.8"]
+    assert set(ALIASES.values()) <= set(RELEASES)
+    assert [has_removed_versions(release) for release in ("0.10.0", "3.9", "4.0")] == [True, True, False]
 
 
 def test_the_rows_are_those_of_a_clients_own_table() -> None:
     """kafka-python copied them from brokers. It has old releases of ZooKeeper's; KRaft's list more, or fewer."""
-    for release in ("0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8"):
+    for release in (
+        "0.10.0",
+        "0.10.1",
+        "0.10.2",
+        "0.11",
+        "1.0",
+        "1.1",
+        "2.0",
+        "2.1",
+        "2.2",
+        "2.3",
+        "2.4",
+        "2.5",
+        "2.6",
+        "2.7",
+        "2.8",
+    ):
         theirs = BROKER_API_VERSIONS[tuple(map(int, release.split(".")))]
         ours = {int(key): highest_version(key, release) for key in MAXIMA}
         assert {key: high for key, high in ours.items() if high is not None} == {
