@@ -1,4 +1,4 @@
-"""Client programs in Go and Node, built once from the languages' own registries and kept under the user's cache."""
+"""Client programs in Go, Node and Java, built once from the registries of these and kept under the user's cache."""
 
 from __future__ import annotations
 
@@ -31,6 +31,20 @@ def node_program(sources: Path, name: str, script: str) -> list[str]:
         _run([_program("npm"), "install", "--no-package-lock", "--no-audit", "--no-fund"], directory)
 
     return [_program("node"), str(_built(sources, name, build) / script)]
+
+
+def java_program(sources: Path, name: str, main_class: str, **properties: str) -> list[str]:
+    """Return the command of a class in a directory with a pom.xml, whose properties choose the libraries."""
+    defined = [f"-D{key}={value}" for key, value in properties.items()]
+
+    def build(directory: Path) -> None:
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={directory / 'jars'}", "-DincludeScope=runtime"]
+        _run([_program("mvn"), "-q", "-B", *defined, *goal], sources)
+        jars = f"{directory / 'jars'}/*"
+        _run([_program("javac"), "-cp", jars, "-d", str(directory / "classes"), f"{main_class}.java"], sources)
+
+    built = _built(sources, "-".join((name, *properties.values())), build)
+    return [_program("java"), "-XX:+UseSerialGC", "-cp", f"{built / 'classes'}:{built / 'jars'}/*", main_class]
 
 
 def _built(sources: Path, name: str, build: Callable[[Path], None]) -> Path:

@@ -45,8 +45,6 @@ func main() {
 	config.Producer.Return.Successes = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
-	// Without a retention it commits by OffsetCommit v1, which Kafka 4.0 removed.
-	config.Consumer.Offsets.Retention = 24 * time.Hour
 
 	producer, err := sarama.NewSyncProducer(servers, config)
 	check(err)
