@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 IDLE_FROM = 20  # the live page explains no more partitions of one request
 
-Stirred: TypeAlias = "tuple[Partition, int, int]"  # was idle; the follower's id; its last fetch, in monotonic ms
+#: Was idle; the follower's id; its last fetch, in monotonic ms; the leader epoch that it named.
+Stirred: TypeAlias = "tuple[Partition, int, int, int]"
 
 
 class CachedPartition:
@@ -40,7 +41,7 @@ class CachedPartition:
         self.item = item  # guarded by: the session's lock
         self.high_watermark = -1  # guarded by: the session's lock; as last sent
         self.log_start_offset = -1  # guarded by: the session's lock; as last sent
-        self.partition: Partition | None = None  # guarded by: the session's lock; of an idle one
+        self.partition: Partition | None = None  # guarded by: the session's lock; of an idle or woken one
         self.reads = 0  # guarded by: the session's lock; of the session, when those of an idle one were counted
 
     def note(self, data: PartitionData) -> bool:
@@ -172,7 +173,7 @@ class Session:
                 cached.ask(item)
         for key in forgotten:
             if key in self.idle:
-                self._stir([key])
+                stirred += self._stir([key])
             self.due.pop(key, None)
         self._watcher = watcher
         self._reads += 1
@@ -235,6 +236,13 @@ class Session:
         note_still_fetched(stirred)
         return True
 
+    def note_fetches(self, key: Key) -> None:
+        """See IdlePartitions: tell the leader of the fetches that counted for an idle partition, or one just woken."""
+        with self.lock:
+            cached = self.idle.get(key) or self._woken.get(key)
+            stirred = [] if cached is None else self._still_fetched([cached])
+        note_still_fetched(stirred)
+
     def close(self) -> list[Stirred]:
         """End: no partition is idle any more. Returns those that were, for `note_still_fetched`."""
         with self.lock:
@@ -292,28 +300,40 @@ class Session:
         if not keys:
             return []
         assert self._idle_partitions is not None
-        self._idle_partitions.remove(self, [(self.idle[key].item.tp, key) for key in keys])
-        return self._make_due(keys)
+        cached = [self.idle[key] for key in keys]
+        self._idle_partitions.remove(self, [(each.item.tp, key) for each, key in zip(cached, keys, strict=True)])
+        stirred = self._make_due(keys)
+        for each in cached:
+            each.partition = None
+        return stirred
 
     def _make_due(self, keys: Sequence[Key]) -> list[Stirred]:
-        """Make idle partitions due; returns them with the follower's id and the time of its last fetch."""
-        watcher = self._watcher
-        follower_id = watcher.replica_id if watcher is not None and watcher.is_follower else -1
-        stirred: list[Stirred] = []
+        """Make idle partitions due; returns what their leaders are to note."""
+        stirred = self._still_fetched([self.idle[key] for key in keys])
         for key in keys:
             cached = self.idle.pop(key)
             self._count_reads(cached)
             self.due[key] = cached
-            if follower_id >= 0 and cached.partition is not None:
-                stirred.append((cached.partition, follower_id, self._fetched_ms))
-            cached.partition = None
         return stirred
+
+    def _still_fetched(self, idle: Iterable[CachedPartition]) -> list[Stirred]:
+        """What leaders are to note of a follower's partitions that are, or were, idle; nothing of a consumer's."""
+        watcher = self._watcher
+        if watcher is None or not watcher.is_follower:
+            return []
+        return [
+            (cached.partition, watcher.replica_id, self._fetched_ms, cached.item.current_leader_epoch)
+            for cached in idle
+            if cached.partition is not None
+        ]
 
     def _unwatch_woken(self) -> None:
         """Forget what was woken. Why not when it is woken: what happens later may complete the same request."""
         if self._woken:
             assert self._idle_partitions is not None
             self._idle_partitions.remove(self, [(cached.item.tp, key) for key, cached in self._woken.items()])
+            for cached in self._woken.values():
+                cached.partition = None
             self._woken = {}
 
     def _count_reads(self, cached: CachedPartition) -> None:
@@ -339,5 +359,5 @@ def resolve(item: FetchItem, topic_name: Callable[[bytes], str | None]) -> Fetch
 
 def note_still_fetched(stirred: Iterable[Stirred]) -> None:
     """Tell partitions that a follower has fetched them while they were idle; no lock is held."""
-    for partition, follower_id, fetched_ms in stirred:
-        partition.note_still_fetched(follower_id, fetched_ms)
+    for partition, follower_id, fetched_ms, leader_epoch in stirred:
+        partition.note_still_fetched(follower_id, fetched_ms, leader_epoch)

@@ -123,21 +123,23 @@ class FullContext(FetchContext):
 class IncrementalContext(FetchContext):
     """A request with changes to an existing session."""
 
-    __slots__ = ("_epoch", "_session")
+    __slots__ = ("_epoch", "_has_idle", "_session")
 
     def __init__(self, session: Session, items: Sequence[FetchItem], epoch: int) -> None:
         super().__init__(items, session_id=session.id)
         self._session = session
         self._epoch = epoch  # of the session after this request was accepted
+        # Why not asked later: all may have been woken by then, and what happens to them next must complete the request.
+        self._has_idle = bool(session.idle)
 
     @property
     def has_idle(self) -> bool:
         """See FetchContext."""
-        return bool(self._session.idle)
+        return self._has_idle
 
     def wait_keys(self) -> list[Hashable]:
         """See FetchContext: the session, which is checked when an idle partition of it was woken."""
-        if not self._session.idle:
+        if not self._has_idle:
             return []
         self._session.note_wait()
         return [self._session]
@@ -238,12 +240,13 @@ class FetchSessions:
                     return FetchContext(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, session_id=session_id)
                 now_ms = self._clock.monotonic_ms()
                 due, stirred = session.begin(items, forgotten, topic_name, watcher, now_ms)
-                if not len(session):
+                context = FetchContext()
+                if len(session):
+                    session.epoch = next_epoch(epoch)
+                    self._touch(session, now_ms)
+                    context = IncrementalContext(session, due, session.epoch)
+                else:
                     del self._sessions[session_id]
-                    return FetchContext()
-                session.epoch = next_epoch(epoch)
-                self._touch(session, now_ms)
-                context = IncrementalContext(session, due, session.epoch)
         note_still_fetched(stirred)
         return context
 

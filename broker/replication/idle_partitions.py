@@ -11,7 +11,8 @@ Rules
 3. A session compares each idle partition again every REVISIT_MS, a few at each request. So a change that wakes nobody,
    such as retention that moves the log's start, is told late, but told.
 4. A follower's fetches count for its idle partitions, too. When one is woken, the leader notes the time of the
-   session's last fetch (`Partition.note_still_fetched`), before it judges the lag of the follower.
+   session's last fetch (`Partition.note_still_fetched`), and it does so before it takes a follower out of the ISR that
+   seems to lag (`note_fetches`): between an append and the waking, each idle follower seems to.
 
 Threads: any. `_lock` is a leaf, taken inside a session's lock.
 Different from Apache Kafka, which reads every partition of a session at every request.
@@ -67,6 +68,9 @@ class Owner(Protocol):
         Any thread, which holds no lock of a partition or log. The owner removes the partition at its next request.
         """
 
+    def note_fetches(self, key: Key) -> None:
+        """Tell the partition, which is idle or was woken, of its follower's last fetch; likewise."""
+
 
 def is_idle(partition: Partition, watcher: Watcher, item: FetchItem, high_watermark: int, log_start: int) -> bool:
     """Whether a fetch of `item` would tell nothing new to a client that knows these watermarks. Takes no lock."""
@@ -117,6 +121,13 @@ class IdlePartitions:
 
     def wake(self, tp: TopicPartition) -> list[Owner]:
         """Return the sessions that have something to tell by now; the caller tries their requests."""
+        return [owner for owner, key in self._owners_of(tp) if owner.wake(key)]
+
+    def note_fetches(self, tp: TopicPartition) -> None:
+        """Tell the partition of the fetches that counted for it (rule 4); the caller holds no lock of a partition."""
+        for owner, key in self._owners_of(tp):
+            owner.note_fetches(key)
+
+    def _owners_of(self, tp: TopicPartition) -> tuple[tuple[Owner, Key], ...]:
         with self._lock:
-            owners = tuple(self._owners.get(tp, ()))
-        return [owner for owner, key in owners if owner.wake(key)]
+            return tuple(self._owners.get(tp, ()))

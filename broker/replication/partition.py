@@ -308,18 +308,24 @@ class Partition:
             moved = following.log_end_offset != state.log_end_offset and self._maybe_increment_high_watermark_locked()
             return moved or (has_new_start and followers.low_watermark(log.log_start_offset) > old_low), proposal
 
-    def note_still_fetched(self, broker_id: int, fetched_ms: int) -> None:
-        """Note that a follower which had every record has fetched until then (`idle_partitions.py`, rule 4)."""
+    def note_still_fetched(self, broker_id: int, fetched_ms: int, leader_epoch: int) -> None:
+        """Note that a follower of this leader epoch (-1: it named none), which had every record, has fetched until then
+        (`idle_partitions.py`, rule 4).
+        """
         with self._lock:
-            self._followers.note_still_fetched(broker_id, fetched_ms)
+            if leader_epoch in (NO_EPOCH, self.role.leader_epoch):
+                self._followers.note_still_fetched(broker_id, fetched_ms)
 
-    def maybe_shrink_isr(self) -> IsrProposal | None:
-        """Propose an ISR without the followers that have lagged for too long, if there are any."""
+    def lagging(self) -> frozenset[int]:
+        """The followers that have lagged for too long, and may leave the ISR now."""
+        with self._lock:
+            return self._lagging_locked()
+
+    def maybe_shrink_isr(self, suspects: frozenset[int]) -> IsrProposal | None:
+        """Propose an ISR without the suspects that have lagged for too long, if there are any."""
         with self._lock:
             role = self.role
-            if not role.is_leader or role.is_isr_change_in_flight or self.log is None:
-                return None
-            lagging = self._followers.lagging(role.isr, self.log.log_end_offset)
+            lagging = self._lagging_locked() & suspects
             if not lagging:
                 return None
             self.role = shrinking(role)
@@ -440,6 +446,12 @@ class Partition:
                 self.log.truncate_fully_and_start_at(offset)
 
     # Under the lock
+
+    def _lagging_locked(self) -> frozenset[int]:
+        role = self.role
+        if not role.is_leader or role.is_isr_change_in_flight or self.log is None:
+            return frozenset()
+        return self._followers.lagging(role.isr, self.log.log_end_offset)
 
     def _follows_locked(self, leader_epoch: int) -> bool:
         """Whether this replica still follows the leader of that epoch."""

@@ -249,7 +249,7 @@ class ReplicaManager:
 
     def maybe_shrink_isrs(self) -> None:
         """Propose smaller ISRs where followers lag; a periodic task."""
-        self.isr_updates.maybe_shrink(self.hosted.led())
+        self.isr_updates.maybe_shrink(self.hosted.led(), self.idle_partitions.note_fetches)
 
     # Metrics
 

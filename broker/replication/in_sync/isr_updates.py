@@ -56,10 +56,18 @@ class IsrUpdates:
             self._submit(partition, proposal)
         return moved
 
-    def maybe_shrink(self, partitions: Iterable[Partition]) -> None:
-        """Propose a smaller ISR for each of these partitions whose followers lag."""
+    def maybe_shrink(self, partitions: Iterable[Partition], note_fetches: Callable[[TopicPartition], None]) -> None:
+        """Propose a smaller ISR for each of these partitions whose followers lag.
+
+        `note_fetches` tells a partition of the fetches that it was not told of (`idle_partitions.py`, rule 4). Why only
+        those that lagged before: an append after it makes a follower lag of which nothing was told.
+        """
         for partition in partitions:
-            proposal = partition.maybe_shrink_isr()
+            suspects = partition.lagging()
+            if not suspects:
+                continue
+            note_fetches(partition.tp)
+            proposal = partition.maybe_shrink_isr(suspects)
             if proposal is not None:
                 log.info("shrinking ISR of %s to %s", partition.tp, [broker for broker, _ in proposal.isr])
                 self._submit(partition, proposal)

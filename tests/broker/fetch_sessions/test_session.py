@@ -168,3 +168,22 @@ def test_a_late_partition_of_a_waiting_request_completes_it(consumer: Consumer) 
     assert waiting.response is None
     consumer.rig.answer(produce(batch(bytes(100)), partition=7), 9)
     assert partitions(waiting.response) == [7]
+
+
+def test_a_request_whose_idle_partitions_are_all_woken_while_it_comes_waits_for_them(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_all = FetchReader.read_all
+
+    def overtaken(*args: Any) -> Any:
+        monkeypatch.setattr(FetchReader, "read_all", read_all)
+        for partition in range(COUNT):
+            consumer.rig.answer(produce(batch(b"a"), partition=partition), 9)
+        return read_all(*args)
+
+    monkeypatch.setattr(FetchReader, "read_all", overtaken)
+    waiting = consumer.fetch(min_bytes=10_000)
+    assert isinstance(waiting, Waiting)
+    assert waiting.response is None
+    consumer.rig.answer(produce(batch(bytes(10_000)), partition=7), 9)
+    assert waiting.response is not None

@@ -84,6 +84,9 @@ class Sleeper:
         self.woken.append(key)
         return self._has_news
 
+    def note_fetches(self, key: Key) -> None:
+        """Nobody asks."""
+
 
 def test_the_sessions_with_news_are_returned(rig: BrokerRig) -> None:
     idle = IdlePartitions(rig.manager.hosted, rig.manager.stats)
@@ -105,13 +108,13 @@ def test_a_follower_that_fetched_while_nothing_happened_does_not_lag(rig: Broker
     fetched: Any = {"fetch_offset": 2, "log_start_offset": 0, "broker_epoch": 33}
     partition.update_follower(2, **fetched)
     rig.clock.advance_ms(29_000)
-    partition.note_still_fetched(2, rig.clock.monotonic_ms())
+    partition.note_still_fetched(2, rig.clock.monotonic_ms(), 3)
     rig.answer(produce(batch(b"c")), 9)
     rig.clock.advance_ms(30_000)
     rig.manager.maybe_shrink_isrs()
     assert rig.isr_changes.submitted == []
     rig.clock.advance_ms(1)
-    partition.note_still_fetched(2, 0)  # an older one changes nothing, nor does one of a broker that is no replica
-    partition.note_still_fetched(9, rig.clock.monotonic_ms())
+    partition.note_still_fetched(2, 0, 3)  # an older one changes nothing, nor does one of a broker that is no replica
+    partition.note_still_fetched(9, rig.clock.monotonic_ms(), 3)
     rig.manager.maybe_shrink_isrs()
     assert [tp for tp, _, _ in rig.isr_changes.submitted] == [TP]
