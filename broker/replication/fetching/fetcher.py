@@ -337,6 +337,7 @@ class ReplicaFetcher:
             "truncating %s to %d: it diverges from its leader in epoch %d", partition.tp, offset, leader.leader_epoch
         )
         partition.truncate_to(offset, leader_epoch=fetched.leader_epoch)
+        self._manager.complete_delayed(partition.tp)
         return fetched._replace(fetch_offset=offset, last_fetched_epoch=held.latest_epoch, delayed_until_ms=0)
 
     def _restart(self, fetched: FetchState) -> FetchState:
@@ -350,6 +351,7 @@ class ReplicaFetcher:
         if end < held.log_end_offset:
             log.warning("truncating %s to its leader's end %d", partition.tp, end)
             partition.truncate_to(end, leader_epoch=fetched.leader_epoch)
+            self._manager.complete_delayed(partition.tp)
             return fetched._replace(fetch_offset=end, last_fetched_epoch=held.latest_epoch)
         start = self._leader_offset(fetched, EARLIEST_TIMESTAMP)
         if start is None:
@@ -357,6 +359,7 @@ class ReplicaFetcher:
         if start > held.log_end_offset:
             log.warning("%s restarts empty at its leader's start %d", partition.tp, start)
             partition.truncate_fully_and_start_at(start, leader_epoch=fetched.leader_epoch)
+            self._manager.complete_delayed(partition.tp)
         return fetched._replace(fetch_offset=max(start, held.log_end_offset), last_fetched_epoch=held.latest_epoch)
 
     def _leader_offset(self, fetched: FetchState, timestamp: int) -> int | None:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.fetch_sessions import session
 from barnabas.broker.replication.fetching.fetcher import ReplicaFetcher
 from barnabas.broker.replication.fetching.fetchers import ReplicaFetchers
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k02_list_offsets as list_wire
-from tests.support.broker.broker_rig import BrokerRig, batch, state, topic_id
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch, state, topic_id
 
 TP = TopicPartition("t", 0)
 
@@ -258,3 +259,27 @@ def test_throttled_partitions_are_not_fetched(rig, fetcher, leader):
     quota.record(TP, 1000)
     fetcher.lags[TP] = 0
     assert set(fetcher._wait_for_work()) == {TP}, "one in sync is never held back"
+
+
+@pytest.mark.parametrize("ends", ["diverging", "restarts"])
+def test_who_reads_from_a_follower_is_told_that_its_log_was_truncated(rig, fetcher, leader, monkeypatch, ends):
+    """Also of a partition that is idle, since nothing new could be told of it."""
+    monkeypatch.setattr(session, "IDLE_FROM", 0)
+    leader.responses = [data(records_of(b"a", b"b")), data(high_watermark=2)]
+    turn(fetcher)
+    turn(fetcher)
+    opened = rig.answer(fetch(2, session_epoch=0), 13)
+    rig.answer(fetch(2, session_id=opened.session_id, session_epoch=1), 13)
+    unchanged = fetch_wire.FetchRequest(
+        session_id=opened.session_id, session_epoch=2, max_wait_ms=10_000, min_bytes=1, max_bytes=1000, topics=[]
+    )
+    waiting = rig.answer(unchanged, 13)
+    assert waiting.response is None
+    if ends == "diverging":
+        leader.responses = [data(diverging=(3, 1))]
+    else:
+        leader.responses = [data(error=ErrorCode.OFFSET_OUT_OF_RANGE)]
+        leader.offsets = {-1: 900, -2: 500}
+    turn(fetcher)
+    (told,) = waiting.response.responses[0].partitions
+    assert told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
