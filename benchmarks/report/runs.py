@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from barnabas.common.clock import Clock
+from benchmarks.report.figures import FIGURES, Figure
 from benchmarks.report.table import Samples, rows
 from tests.support.kafka.kafka_jars import KAFKA_VERSION
 
@@ -38,11 +39,17 @@ class Run:
 
     @classmethod
     def now(
-        cls, clock: Clock, rounds: int, versions: Mapping[str, str], limits: Mapping[str, float], samples: Samples
+        cls,
+        clock: Clock,
+        rounds: int,
+        versions: Mapping[str, str],
+        limits: Mapping[str, float],
+        samples: Samples,
+        figures: Mapping[str, Figure] = FIGURES,
     ) -> Run:
         """Return a run that has just ended."""
         at = datetime.fromtimestamp(clock.wall_ms() // 1000, UTC).isoformat()
-        ratios = {row.figure.name: round(found.median, 3) for row in rows(samples) if (found := row.ratio())}
+        ratios = {row.figure.name: round(found.median, 3) for row in rows(samples, figures) if (found := row.ratio())}
         return cls(
             at,
             _commit(),

@@ -54,10 +54,13 @@ class Row:
         return Spread.of(self.samples.get(system, ()))
 
     def ratio(self, system: str = OURS) -> Spread | None:
-        """Return the ratio system / Apache Kafka of the same rounds; None if one of them was not measured."""
+        """Return the ratio system / Apache Kafka of the same rounds; None if one of them was not measured.
+
+        A slope may be negative, by noise; it has no ratio then.
+        """
         theirs = self.samples.get(THEIRS, ())
         pairs = zip(self.samples.get(system, ()), theirs, strict=False)
-        return Spread.of([value / their for value, their in pairs if their])
+        return Spread.of([value / their for value, their in pairs if their > 0 <= value])
 
     @property
     def targets(self) -> list[Target]:
@@ -76,9 +79,9 @@ class Row:
         ]
 
 
-def rows(samples: Samples) -> list[Row]:
-    """Return the figures that have samples, in the order of FIGURES."""
-    return [Row(figure, samples[name]) for name, figure in FIGURES.items() if name in samples]
+def rows(samples: Samples, figures: Mapping[str, Figure] = FIGURES) -> list[Row]:
+    """Return the figures that have samples, in the order of `figures`."""
+    return [Row(figure, samples[name]) for name, figure in figures.items() if name in samples]
 
 
 def missed(samples: Samples) -> list[str]:
@@ -92,7 +95,7 @@ def systems_in(samples: Samples) -> list[str]:
     return sorted(found, key=lambda system: (system != THEIRS, system != OURS))
 
 
-def table(samples: Samples) -> Table:
+def table(samples: Samples, figures: Mapping[str, Figure] = FIGURES) -> Table:
     """Build a table with a line for each figure: medians with (lowest-highest), ratios to Apache Kafka, targets."""
     systems = systems_in(samples)
     compared = [system for system in systems if system != THEIRS] if THEIRS in systems else []
@@ -100,7 +103,7 @@ def table(samples: Samples) -> Table:
     made = Table("", "unit", *systems, *ratios, "target")
     for column in made.columns[2:-1]:
         column.justify = "right"
-    for row in rows(samples):
+    for row in rows(samples, figures):
         values = [*map(row.values, systems), *map(row.ratio, compared)]
         cells = ["-" if spread is None else str(spread) for spread in values]
         made.add_row(row.figure.name, row.figure.unit, *cells, ", ".join(map(_verdict, row.targets)))

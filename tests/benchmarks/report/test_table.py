@@ -37,6 +37,11 @@ def test_a_ratio_is_of_the_same_round() -> None:
     assert row.ratio("unknown") is None
 
 
+def test_a_negative_slope_has_no_ratio() -> None:
+    row = Row(less("", ""), {OURS: [-1, 2, 3, 0], THEIRS: [10, -1, 0, 10]})
+    assert row.ratio() == Spread(0, 0, 0)
+
+
 def test_another_barnabas_is_not_judged() -> None:
     row = Row(more("", "", ratio=1.0), {OURS: [2], THEIRS: [1], "3.14t": [0.1]})
     assert [target.is_met for target in row.targets] == [True]

@@ -1,0 +1,1 @@
+"""What many partitions cost, beside Apache Kafka: `python -m benchmarks.wide`."""
