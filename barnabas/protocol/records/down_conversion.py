@@ -5,7 +5,8 @@ Rules
 2. Control batches are left out. Records of aborted transactions are converted as others are.
 3. From batches without compression, records below `first_offset` are left out; a compressed batch stays whole.
 4. A set ends before it becomes larger than `size_max`, except that its first batch is always there.
-5. Only whole batches are converted: one that the end of the buffer cuts is left out.
+5. It ends, too, when its messages take `work_max` bytes before compression: a small batch can hold very many.
+6. Only whole batches are converted: one that the end of the buffer cuts is left out.
 
 Source: Kafka's RecordsUtil.downConvert and LazyDownConversionRecords, 3.9.
 """
@@ -13,7 +14,7 @@ Source: Kafka's RecordsUtil.downConvert and LazyDownConversionRecords, 3.9.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import (
@@ -39,13 +40,20 @@ class WrapperTooLargeError(MalformedMessageError):
     """A compressed batch has more records than one process converts at once (`WRAPPED_MAX`)."""
 
 
-def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int) -> bytes:
+class DownConverted(NamedTuple):
+    """A message set, and how many bytes its messages take before compression."""
+
+    messages: bytes
+    work_bytes: int
+
+
+def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int, work_max: int) -> DownConverted:
     """Return the records of whole batches as messages; empty if none is left.
 
     Raises ZstdError if nothing precedes the batch that has it, WrapperTooLargeError, and MalformedMessageError.
     """
     parts: list[bytes] = []
-    size = 0
+    size = work = 0
     for position, header in iter_headers(batches):
         if header.is_control:
             continue
@@ -53,29 +61,31 @@ def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int
             if parts:
                 break
             raise ZstdError("records compressed with zstd cannot be converted to an older format")
-        if parts and size >= size_max:
+        if parts and (size >= size_max or work >= work_max):
             break
-        converted = _convert(header, iter_records(batches, position), magic, first_offset)
+        converted, done = _convert(header, iter_records(batches, position), magic, first_offset)
+        work += done
         if parts and size + len(converted) > size_max:
             break
         if converted:
             parts.append(converted)
             size += len(converted)
-    return b"".join(parts)
+    return DownConverted(b"".join(parts), work)
 
 
-def _convert(header: BatchHeader, records: Iterable[Record], magic: int, first_offset: int) -> bytes:
+def _convert(header: BatchHeader, records: Iterable[Record], magic: int, first_offset: int) -> DownConverted:
     attributes = header.attributes & LOG_APPEND_TIME_BIT if magic > MAGIC_V0 else 0
     if header.compression_type is not CompressionType.NONE:
         return _wrapped(header, records, magic, attributes)
-    return b"".join(
+    messages = b"".join(
         encode_message(magic, record.offset, record.timestamp, record.key, record.value, attributes)
         for record in records
         if record.offset >= first_offset
     )
+    return DownConverted(messages, len(messages))
 
 
-def _wrapped(header: BatchHeader, records: Iterable[Record], magic: int, attributes: int) -> bytes:
+def _wrapped(header: BatchHeader, records: Iterable[Record], magic: int, attributes: int) -> DownConverted:
     """Return the wrapper of a compressed batch; it is empty for a batch that compaction emptied."""
     messages = bytearray()  # Why no list of the records: a small batch can hold millions
     base_offset = last_offset = -1
@@ -91,5 +101,6 @@ def _wrapped(header: BatchHeader, records: Iterable[Record], magic: int, attribu
         if len(messages) > WRAPPED_MAX:
             raise WrapperTooLargeError(f"the records of a batch take more than {WRAPPED_MAX} bytes in an older format")
     if not messages:
-        return b""
-    return encode_wrapper(header.compression_type, magic, last_offset, timestamp, messages, attributes)
+        return DownConverted(b"", 0)
+    wrapper = encode_wrapper(header.compression_type, magic, last_offset, timestamp, messages, attributes)
+    return DownConverted(wrapper, len(messages))

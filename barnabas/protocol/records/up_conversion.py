@@ -31,7 +31,7 @@ from barnabas.protocol.records.batch import (
 from barnabas.protocol.records.compression import Buffer, CompressionType, compress
 from barnabas.protocol.records.message_set import Message, iter_messages, iter_wrapped
 
-#: The most records of one set: as many as elements of a request. Each takes 25 bytes of the set, or more.
+#: The most records of one request: as many as elements of a request. Each takes 25 bytes of the set, or more.
 RECORDS_MAX: Final = ELEMENTS_MAX
 
 
@@ -50,13 +50,22 @@ class UpConverted(NamedTuple):
     record_count: int
 
 
-def to_batch(message_set: Buffer, *, batch_max: int, decompressed_max: int) -> UpConverted | None:
+class RecordBudget:
+    """How many records of a request may still be converted; also those of sets that turn out to be invalid count."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = RECORDS_MAX
+
+
+def to_batch(message_set: Buffer, *, batch_max: int, decompressed_max: int, budget: RecordBudget) -> UpConverted | None:
     """Return the record batch with the messages of a set; None for a set without a whole message.
 
     Raises MalformedMessageError, and these kinds of it: CorruptBatchError, SetTooLargeError, StampedMessageError,
     DecompressedTooLargeError.
     """
-    builder = _Builder(batch_max, decompressed_max)
+    builder = _Builder(batch_max, decompressed_max, budget)
     for message in iter_messages(message_set):
         builder.add(message)
     return builder.build()
@@ -65,8 +74,9 @@ def to_batch(message_set: Buffer, *, batch_max: int, decompressed_max: int) -> U
 class _Builder:
     """The batch in the making."""
 
-    def __init__(self, batch_max: int, decompressed_max: int) -> None:
+    def __init__(self, batch_max: int, decompressed_max: int, budget: RecordBudget) -> None:
         self._batch_max = batch_max
+        self._budget = budget
         self._left = decompressed_max  # bytes that wrappers may still decompress to
         self._magic: int | None = None
         self._kind = CompressionType.NONE
@@ -103,8 +113,9 @@ class _Builder:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        if self._count == RECORDS_MAX:
-            raise SetTooLargeError(f"a message set of more than {RECORDS_MAX} records")
+        self._budget.left -= 1
+        if self._budget.left < 0:
+            raise SetTooLargeError(f"more than {RECORDS_MAX} records in a request")
         key = None if message.key is None else bytes(message.key)
         value = None if message.value is None else bytes(message.value)
         record = SimpleRecord(timestamp, key, value)

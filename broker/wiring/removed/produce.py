@@ -3,6 +3,7 @@
 Behaviour
 - The messages of a partition become one batch, so that all of them together are bound by `max.message.bytes`.
 - A partition without a whole message gets offset -1 and no error, as in Kafka.
+- A request has at most `RECORDS_MAX` records; partitions beyond get MESSAGE_TOO_LARGE.
 - An error of one partition leaves the others alone; with acks=0 it closes the connection.
 
 Errors of the conversion: CORRUPT_MESSAGE (CRC, sizes, magic, a wrapper in a wrapper), MESSAGE_TOO_LARGE,
@@ -28,7 +29,7 @@ from barnabas.protocol.messages.k00_produce import (
     TopicProduceData,
 )
 from barnabas.protocol.records.compression import DecompressedTooLargeError
-from barnabas.protocol.records.up_conversion import SetTooLargeError, StampedMessageError, to_batch
+from barnabas.protocol.records.up_conversion import RecordBudget, SetTooLargeError, StampedMessageError, to_batch
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -52,8 +53,9 @@ def handle(api: Api, services: Services, request: Request) -> Answer:
     message: ProduceRequest = request.message
     known: Known = []
     topics = []
+    budget = RecordBudget()
     for topic in message.topic_data:
-        answers, good = _converted(services, request, topic)
+        answers, good = _converted(services, request, topic, budget)
         known.append(answers)
         topics.append(TopicProduceData(name=topic.name, partition_data=good))
     raised = ProduceRequest(acks=message.acks, timeout_ms=message.timeout_ms, topic_data=topics)
@@ -61,7 +63,7 @@ def handle(api: Api, services: Services, request: Request) -> Answer:
 
 
 def _converted(
-    services: Services, request: Request, topic: TopicProduceData
+    services: Services, request: Request, topic: TopicProduceData, budget: RecordBudget
 ) -> tuple[list[PartitionProduceResponse | None], list[PartitionProduceData]]:
     """Return the answers that are known of a topic's partitions, and the others with record batches."""
     access = request.access
@@ -76,7 +78,7 @@ def _converted(
         code = ErrorCode.NONE
         if not is_refused:
             try:
-                records = _batch(services, TopicPartition(topic.name, data.index), data.records)
+                records = _batch(services, TopicPartition(topic.name, data.index), data.records, budget)
             except ApiError as error:
                 code = error.code
         if records is None and not is_refused:
@@ -87,7 +89,7 @@ def _converted(
     return answers, good
 
 
-def _batch(services: Services, tp: TopicPartition, records: Any) -> memoryview | None:
+def _batch(services: Services, tp: TopicPartition, records: Any, budget: RecordBudget) -> memoryview | None:
     """Return a partition's messages as a record batch; None if there is no whole one. Raises ApiError."""
     log = services.replica_manager.partition(tp).log
     if log is None:
@@ -99,6 +101,7 @@ def _batch(services: Services, tp: TopicPartition, records: Any) -> memoryview |
             b"" if records is None else records,
             batch_max=log.config.max_message_bytes,
             decompressed_max=decompressed_max,
+            budget=budget,
         )
     except (SetTooLargeError, DecompressedTooLargeError) as error:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None

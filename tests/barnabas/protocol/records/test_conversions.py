@@ -34,7 +34,7 @@ from barnabas.protocol.records.message_set import (
     iter_messages,
     iter_wrapped,
 )
-from barnabas.protocol.records.up_conversion import SetTooLargeError, StampedMessageError, to_batch
+from barnabas.protocol.records.up_conversion import RecordBudget, SetTooLargeError, StampedMessageError, to_batch
 from tests.barnabas.protocol.records.test_message_set import APPENDED_MS, BASE_OFFSET, COMPRESSED, RECORDS, golden
 
 SIZE_MAX = 1 << 20
@@ -44,7 +44,7 @@ KINDS = [CompressionType.NONE, *COMPRESSED]
 
 def up(data: bytes, batch_max: int = SIZE_MAX, decompressed_max: int = SIZE_MAX) -> list[Record]:
     """The records of the batch that a set becomes; its CRC and header are right."""
-    converted = to_batch(data, batch_max=batch_max, decompressed_max=decompressed_max)
+    converted = to_batch(data, batch_max=batch_max, decompressed_max=decompressed_max, budget=RecordBudget())
     if converted is None:
         return []
     header = read_header(converted.batch)
@@ -77,7 +77,7 @@ def fields(rows: Sequence[Record | Message]) -> list[tuple[int, bytes | None, by
 
 
 def down(batches: bytes, magic: int = MAGIC_V1, first_offset: int = 0, size_max: int = SIZE_MAX) -> list[Message]:
-    return flat(to_message_set(batches, magic, first_offset, size_max))
+    return flat(to_message_set(batches, magic, first_offset, size_max, SIZE_MAX).messages)
 
 
 # Up
@@ -88,7 +88,7 @@ def test_sets_of_apache_kafka_become_batches(of: object) -> None:
     magic, kind, _, data = of  # type: ignore[misc]
     records = up(data)
     assert fields(records) == [(t if magic else -1, key, value) for t, key, value in RECORDS]
-    converted = to_batch(data, batch_max=SIZE_MAX, decompressed_max=SIZE_MAX)
+    converted = to_batch(data, batch_max=SIZE_MAX, decompressed_max=SIZE_MAX, budget=RecordBudget())
     assert converted is not None
     assert read_header(converted.batch).compression_type is kind
 
@@ -144,7 +144,7 @@ def test_the_records_of_a_set_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(up_conversion, "RECORDS_MAX", 3)
     message = encode_message(MAGIC_V0, 0, -1, None, b"")
     assert len(up(message * 3)) == 3
-    with pytest.raises(SetTooLargeError, match="more than 3 records"):
+    with pytest.raises(SetTooLargeError, match="more than 3 records in a request"):
         up(message * 4)
 
 
@@ -159,7 +159,7 @@ def test_batches_become_the_sets_of_apache_kafka(of: object) -> None:
     batch = build_batch(
         SIMPLE, base_offset=BASE_OFFSET, compression=kind, timestamp_type=stamp, log_append_time_ms=APPENDED_MS
     )
-    made = to_message_set(batch, magic, 0, SIZE_MAX)
+    made = to_message_set(batch, magic, 0, SIZE_MAX, SIZE_MAX).messages
     ours, theirs = list(iter_messages(made)), list(iter_messages(data))
     assert [m[:4] for m in ours] == [m[:4] for m in theirs]
     assert fields(flat(made)) == fields(flat(data))
@@ -177,7 +177,7 @@ def test_headers_and_control_batches_are_left_out() -> None:
     messages = down(first + marker + last)
     assert [m.offset for m in messages] == [0, 2]
     assert fields(messages) == [(1, b"k", b"v"), (2, None, b"w")]
-    assert to_message_set(marker, MAGIC_V1, 0, SIZE_MAX) == b""
+    assert to_message_set(marker, MAGIC_V1, 0, SIZE_MAX, SIZE_MAX).messages == b""
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -189,14 +189,40 @@ def test_only_uncompressed_records_before_the_offset_are_left_out(kind: Compress
 
 def test_a_set_ends_before_it_is_too_large_but_has_the_first_batch() -> None:
     batches = b"".join(build_batch([SimpleRecord(1, None, bytes(100))], base_offset=i) for i in range(10))
-    size = len(to_message_set(batches[: len(batches) // 10], MAGIC_V1, 0, SIZE_MAX))
+    size = len(to_message_set(batches[: len(batches) // 10], MAGIC_V1, 0, SIZE_MAX, SIZE_MAX).messages)
     for size_max, count in ((0, 1), (1, 1), (size, 1), (2 * size - 1, 1), (2 * size, 2), (SIZE_MAX, 10)):
         assert [m.offset for m in down(batches, size_max=size_max)] == list(range(count))
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_work_for_a_set_is_bounded(kind: CompressionType) -> None:
+    """By the bytes before compression; the first batch is always there."""
+    batches = b"".join(
+        build_batch([SimpleRecord(1, None, bytes(1000))], base_offset=i, compression=kind) for i in range(10)
+    )
+    work = to_message_set(batches, MAGIC_V1, 0, 1 << 30, 1 << 30).work_bytes
+    assert work > 10_000
+    for work_max, count in ((0, 1), (1, 1), (work // 2, 5), (work, 10)):
+        assert len(flat(to_message_set(batches, MAGIC_V1, 0, 1 << 30, work_max).messages)) == count
+
+
+def test_the_records_of_several_sets_are_counted_together() -> None:
+    message = encode_message(MAGIC_V0, 0, -1, None, b"")
+    budget = RecordBudget()
+    budget.left = 3
+    for data in (message, message[:-1] + b"!" + message, message):
+        try:
+            to_batch(data, batch_max=SIZE_MAX, decompressed_max=SIZE_MAX, budget=budget)
+        except CorruptBatchError:
+            assert budget.left == 2
+    assert budget.left == 1
+    with pytest.raises(SetTooLargeError):
+        to_batch(message * 2, batch_max=SIZE_MAX, decompressed_max=SIZE_MAX, budget=budget)
+
+
 def test_a_batch_that_the_end_cuts_is_left_out() -> None:
     batch = build_batch(SIMPLE)
-    assert to_message_set(batch[:-1], MAGIC_V1, 0, SIZE_MAX) == b""
+    assert to_message_set(batch[:-1], MAGIC_V1, 0, SIZE_MAX, SIZE_MAX).messages == b""
     assert len(down(batch + batch[:-1])) == len(SIMPLE)
 
 
@@ -231,7 +257,7 @@ def test_a_small_batch_of_many_records_is_refused(monkeypatch: pytest.MonkeyPatc
 )
 def test_down_and_up_again(magic: int, kind: CompressionType, rows: list[tuple[int, bytes, bytes]], base: int) -> None:
     batch = build_batch([SimpleRecord(*row) for row in rows], base_offset=base, compression=kind)
-    messages = to_message_set(batch, magic, 0, SIZE_MAX)
+    messages = to_message_set(batch, magic, 0, SIZE_MAX, SIZE_MAX).messages
     assert [m.offset for m in flat(messages)] == [base + i for i in range(len(rows))]
     assert fields(up(messages)) == [(t if magic else -1, key, value) for t, key, value in rows]
 

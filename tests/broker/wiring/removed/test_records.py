@@ -16,6 +16,7 @@ from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.broker.wiring.older_release import table_of_release
+from barnabas.broker.wiring.removed import fetch as fetch_v0
 from barnabas.broker.wiring.removed import list_offsets
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode as E
@@ -229,6 +230,15 @@ def test_at_least_the_first_batch_is_there(rig: BrokerRig) -> None:
     assert [offset for offset, _, _ in values(row)] == [0]
     (row,) = fetch(rig, 1, max_bytes=600)
     assert [offset for offset, _, _ in values(row)] == [1]
+
+
+def test_the_conversion_of_a_response_is_bounded(rig: BrokerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_v0, "WORK_MAX", 100)
+    assert outcomes(rig, (0, message_set(b"a" * 500)), (1, message_set(b"b")))[1][1] == 0
+    first, second, _ = fetch(rig, 0, 0, 0)
+    assert (len(values(first)), second.records, second.error_code) == (1, b"", 0)
+    first, second, _ = fetch(rig, 1, 0, 0)
+    assert (first.records, len(values(second))) == (b"", 1)
 
 
 def test_a_node_gets_no_removed_version(rig: BrokerRig) -> None:
