@@ -360,7 +360,10 @@ class Dispatcher:
     def _complete_moved(self, keys: list[Hashable]) -> None:
         """Try the operations that wait for what the API changed; no lock is held here."""
         if len(keys) > 1:
-            self._services.wake_idle(keys)
+            try:
+                self._services.wake_idle(keys)
+            except Exception:
+                log.exception("waking what is idle failed")
         for key in keys:
             try:
                 self._services.complete_delayed(key)
