@@ -3,7 +3,8 @@
 Barnabas runs as `barnabas up`, of this environment or of another one (another interpreter, another version). Apache
 Kafka runs with the JVM settings of its own start script. Its single broker is also the controller, as in its
 quickstart. With three brokers, the controller is a separate process, as in Barnabas. A single broker can be secured
-(`security/access.py`).
+(`security/access.py`). franz-go's kfake, a broker in memory for tests in Go, is there to compare with: one broker, and
+no storage.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Protocol
 
 from barnabas.cluster import HOST, free_ports, read_cluster_file
 from barnabas.common.processes.ports import is_free
-from benchmarks.report.figures import OURS, THEIRS
+from benchmarks.report.figures import KFAKE, OURS, THEIRS
 from benchmarks.security import acls
 from benchmarks.security.access import OPEN, USER, Access, access_to, apache_properties, scram_options, secure
 from tests.support.kafka.apache_cluster import ApacheCluster
@@ -270,6 +271,56 @@ class ApacheMany:
             self.cluster.stop()
 
 
+@dataclass(slots=True)
+class Kfake:
+    """One broker of franz-go's kfake. It keeps its records in memory, and has no settings of ours."""
+
+    directory: Path
+    command: Sequence[str]
+    name: str = KFAKE
+    access: Access = OPEN
+    _port: int = 0
+    _child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`, for a client's bootstrap.servers."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def data_directory(self) -> Path:
+        """A directory that it does not use."""
+        return self.directory
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The running process."""
+        assert self._child is not None, f"{self.name} does not run"
+        return {"broker 0": self._child.pid}
+
+    def prepare(self) -> None:
+        """Choose a port."""
+        (self._port,) = free_ports(1)
+
+    def launch(self) -> None:
+        """Start the process."""
+        command = tied_to_parent([*self.command, str(self._port)])
+        self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+    def await_usable(self) -> None:
+        """Wait until the broker lists itself to a client."""
+        await_listed(self.name, range(self._port, self._port + 1), self._is_alive)
+
+    def stop(self) -> None:
+        """Stop the process; its records are gone then."""
+        if self._child is not None:
+            end_process(self._child, END_TIMEOUT_S)
+            self._child = None
+
+    def _is_alive(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What kind of system a measurement needs."""
@@ -301,6 +352,16 @@ def barnabas(name: str = OURS, executable: Path | None = None) -> Callable[[Path
     def make(directory: Path, kind: Kind, settings: Mapping[str, str]) -> Barnabas:
         used = executable or own_executable()
         return Barnabas(directory, kind.brokers, settings, name, used, is_secured=kind.is_secured)
+
+    return make
+
+
+def kfake(command: Sequence[str]) -> Make:
+    """Return a factory for kfake, whose command needs a port as its argument."""
+
+    def make(directory: Path, kind: Kind, settings: Mapping[str, str]) -> Kfake:
+        assert kind == Kind(), "kfake is measured with one broker that is not secured"
+        return Kfake(directory, command)
 
     return make
 

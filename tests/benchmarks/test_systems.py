@@ -9,9 +9,9 @@ from confluent_kafka import KafkaException
 
 from benchmarks.bench import admin_of, create_topic
 from benchmarks.load import clients
-from benchmarks.report.figures import OURS
+from benchmarks.report.figures import KFAKE, OURS
 from benchmarks.security.access import CIPHER_SUITE, OPEN, USER
-from benchmarks.systems import SETTINGS, Kind, apache, barnabas, running
+from benchmarks.systems import SETTINGS, Kind, apache, barnabas, kfake, running
 from tests.support.kafka.kafka_jars import KafkaRuntime
 
 
@@ -35,3 +35,9 @@ def test_another_barnabas_has_its_own_directory_and_settings(tmp_path: Path) -> 
     other = one.beside("acls", {"a": "b"})
     assert (other.directory, other.settings) == (tmp_path / "0-acls", {**SETTINGS, "a": "b"})
     assert (one.directory, one.settings, other.name) == (tmp_path / "0", SETTINGS, OURS)
+
+
+def test_kfake_is_one_open_broker(tmp_path: Path) -> None:
+    assert kfake(["kfake"])(tmp_path, Kind(), SETTINGS).name == KFAKE
+    with pytest.raises(AssertionError):
+        kfake(["kfake"])(tmp_path, Kind(brokers=3), SETTINGS)
