@@ -1,8 +1,9 @@
 """Sessions with idle partitions answer as those without: the same events at two brokers, one of which reads everything.
 
-Two followers and two consumers fetch from both in sessions, while records come, watermarks move, leaders change,
-records are deleted, ISRs shrink and grow, and a topic is deleted and made again. Each response must name the same
-partitions with the same contents, at the same moment, and the same changes of ISRs must be proposed.
+Two followers and two consumers fetch from both in sessions, while records come, transactions end, watermarks move,
+leaders change, records are deleted, ISRs shrink and grow, brokers are fenced and register again, logs move to another
+directory, and a topic is deleted and made again. Each response must name the same partitions with the same contents,
+at the same moment, and the same changes of ISRs must be proposed.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import pytest
 
 from barnabas.broker.fetch_sessions import session as sessions
 from barnabas.broker.replication.role import IsrOutcome
+from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k01_fetch as wire
 from barnabas.protocol.messages import k21_delete_records as delete_wire
 from barnabas.protocol.metadata_records import RemoveTopicRecord
-from barnabas.protocol.records.batch import iter_headers
-from tests.support.broker.broker_rig import BrokerRig, batch, produce, state, topic_id
+from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers
+from tests.support.broker.broker_rig import BrokerRig, batch, produce, registration, state, topic_id
 from tests.support.broker.parked import Waiting
 
 PARTITIONS = 5
@@ -31,6 +33,7 @@ STEPS = 150
 EVENTS = (
     *("produce", "produce", "produce", "fetch", "fetch", "fetch", "fetch", "advance", "advance"),
     *("leader", "isr", "delete", "shrink", "concluded", "again", "close"),
+    *("transact", "transact", "forget", "register", "move"),
 )
 
 
@@ -46,15 +49,25 @@ class Client:
         self._sent: dict[int, tuple[int, int, int]] = {}
         self._session_id = 0
         self._epoch = 0
+        self.broker_epoch = 33
+        self.names_no_epoch = False  # of the leader; brokers always do
+        self.forgotten: set[int] = set()
         self.waiting: Waiting | None = None
 
     def fetch(self, epochs: dict[int, int], id_: bytes, wait_ms: int) -> Any:
         """Ask for what changed since the last request; returns the answer, or None if it waits."""
-        wanted = {p: (offset, epochs[p], self._starts[p]) for p, offset in self.offsets.items()}
+        wanted = {
+            p: (offset, -1 if self.names_no_epoch else epochs[p], self._starts[p])
+            for p, offset in self.offsets.items()
+            if p not in self.forgotten
+        }
         changed = {p: item for p, item in wanted.items() if self._sent.get(p) != item}
+        gone = sorted(self._sent.keys() - wanted.keys())
         self._sent = wanted
         request = wire.FetchRequest(
-            replica_state=wire.ReplicaState(replica_id=self._replica_id, replica_epoch=33 if self.is_follower else -1),
+            replica_state=wire.ReplicaState(
+                replica_id=self._replica_id, replica_epoch=self.broker_epoch if self.is_follower else -1
+            ),
             isolation_level=self._isolation_level,
             max_wait_ms=wait_ms,
             min_bytes=1,
@@ -78,6 +91,7 @@ class Client:
             ]
             if changed
             else [],
+            forgotten_topics_data=[wire.ForgottenTopic(topic_id=id_, partitions=gone)] if gone else [],
         )
         answer = self._rig.answer(request, 17)
         if isinstance(answer, Waiting):
@@ -102,6 +116,8 @@ class Client:
             return ErrorCode(response.error_code)
         self._session_id = response.session_id
         self._epoch += 1
+        if not self._session_id:
+            self.restart()
         found = {}
         for topic in response.responses:
             for data in topic.partitions:
@@ -124,6 +140,11 @@ class Client:
         self._epoch = 0
         self._sent = {}
 
+    def lose(self) -> None:
+        """Begin a new session, and leave this one behind."""
+        self._session_id = 0
+        self.restart()
+
 
 class Broker:
     """One of the two brokers, with its clients."""
@@ -131,7 +152,10 @@ class Broker:
     def __init__(self, idle_from: int) -> None:
         self._idle_from = idle_from
         with self._rules():
-            self.rig = BrokerRig()
+            self.rig = BrokerRig(log_dirs="/d1,/d2", transaction_partition_verification_enable="false")
+            self.registered = {2: 33, 3: 33}
+            self.alive = {1, 2, 3}
+            self.transactions: dict[tuple[int, int], int] = {}  # the next sequence number, by partition and producer
             self.epochs = dict.fromkeys(range(PARTITIONS), 0)
             self.partition_epochs = dict.fromkeys(range(PARTITIONS), 0)
             self.incarnation = 0
@@ -152,7 +176,7 @@ class Broker:
             )
             for p in range(PARTITIONS)
         ]
-        self.rig.push({"t": states}, incarnation=self.incarnation)
+        self.rig.push({"t": states}, incarnation=self.incarnation, brokers=sorted(self.alive))
 
     def step(self, event: str, choose: random.Random) -> Any:
         """Let something happen; returns all that can be seen of it."""
@@ -223,9 +247,63 @@ class Broker:
             else:
                 on_done(IsrOutcome(ErrorCode.INELIGIBLE_REPLICA))
 
+    def transact(self, choose: random.Random) -> Any:
+        """Append a record of a transaction, or end it."""
+        key = partition, producer = choose.randrange(PARTITIONS), choose.choice((7, 8))
+        about = {"producer_id": producer, "producer_epoch": 0}
+        if key in self.transactions and choose.random() < 0.5:
+            type_ = choose.choice((ControlType.COMMIT, ControlType.ABORT))
+            data = end_txn_marker(type_, coordinator_epoch=0, timestamp_ms=1_700_000_000_000, **about)
+            origin = AppendOrigin.COORDINATOR
+        else:
+            data = batch(b"t", base_sequence=self.transactions.get(key, 0), is_transactional=True, **about)
+            origin = AppendOrigin.CLIENT
+        tp = TopicPartition("t", partition)
+        try:
+            self.rig.manager.append_one(tp, memoryview(bytearray(data)), required_acks=1, origin=origin)
+        except ApiError as error:
+            return error.code
+        if origin is AppendOrigin.CLIENT:
+            self.transactions[key] = self.transactions.get(key, 0) + 1
+        self.rig.manager.complete_delayed(tp)
+        return None
+
+    def forget(self, choose: random.Random) -> None:
+        client, partition = choose.choice(self.clients), choose.randrange(PARTITIONS)
+        client.forgotten ^= {partition}
+        if choose.random() < 0.2 and not client.is_follower:
+            client.names_no_epoch = not client.names_no_epoch
+
+    def register(self, choose: random.Random) -> None:
+        """A follower registers again, is fenced or unfenced; it may learn late of its new epoch, or restart."""
+        id_, kind = choose.choice((2, 3)), choose.choice(("epoch", "learns", "fence", "restart"))
+        client = self.clients[id_ - 2]
+        if kind == "fence":
+            self.alive ^= {id_}
+        elif kind == "epoch":
+            # Why not while it waits: that answer names its idle partitions only next time, as those of another broker.
+            self.registered[id_] += client.waiting is None
+        else:
+            client.broker_epoch = self.registered[id_]
+            if kind == "restart" and client.waiting is None:
+                client.lose()
+            return
+        records = [
+            registration(each, epoch=epoch, fenced=each not in self.alive) for each, epoch in self.registered.items()
+        ]
+        self.rig.answer(self.rig.update_metadata({}, brokers=sorted(self.alive), registrations=records), 8)
+
+    def move(self, choose: random.Random) -> None:
+        partition = self.rig.manager.hosted.find(TopicPartition("t", choose.randrange(PARTITIONS)))
+        if partition is not None and partition.log is not None:
+            path = "/d2" if partition.log.directory.startswith("/d1") else "/d1"
+            self.rig.log_dir_moves.move(partition.tp, path)
+            self.rig.log_dir_moves.turn()
+
     def again(self, choose: random.Random) -> None:
         if choose.random() < 0.8:
             return
+        self.transactions.clear()
         self.rig.isr_changes.submitted = []
         for partition in range(PARTITIONS):
             about = [RemoveTopicRecord(topic_id=topic_id("t", self.incarnation))]
