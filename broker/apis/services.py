@@ -84,9 +84,9 @@ class Services:
     client_metrics: ClientMetricsManager
 
     def wake_idle(self, keys: Sequence[TopicPartition]) -> None:
-        """Before `complete_delayed` of several: see ReplicaManager."""
+        """Try the requests that wait for idle partitions: see ReplicaManager."""
         self.replica_manager.wake_idle(keys)
 
     def complete_delayed(self, key: TopicPartition) -> None:
-        """Try every request that waits for `key`. The caller (a handler, between requests) holds no lock."""
-        self.replica_manager.complete_delayed(key)
+        """Try every other request that waits for `key`. The caller (a handler, between requests) holds no lock."""
+        self.replica_manager.complete_watchers(key)

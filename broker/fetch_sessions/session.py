@@ -236,6 +236,11 @@ class Session:
         note_still_fetched(stirred)
         return True
 
+    def last_fetch(self) -> tuple[int, int]:
+        """See IdlePartitions."""
+        watcher = self._watcher
+        return (-1 if watcher is None else watcher.replica_id), self._fetched_ms
+
     def note_fetches(self, key: Key) -> None:
         """See IdlePartitions: tell the leader of the fetches that counted for an idle partition, or one just woken."""
         with self.lock:

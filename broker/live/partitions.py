@@ -67,12 +67,14 @@ def partition(manager: ReplicaManager, held: Held, log: Log, lag: int | None, lo
 def _replicas(manager: ReplicaManager, held: Held, log: Log, end: int, look: Look) -> list[Replica]:
     isr, alive = held.role.isr, manager.metadata_cache.snapshot.brokers
     known = {follower.broker_id: follower for follower in held.followers}
+    fetches = manager.idle_partitions.last_fetches(held.tp)  # of which the partition has not been told
     shown: list[Replica] = []
     for broker_id in held.role.replicas:
         is_leader = broker_id == manager.broker_id
         state = known.get(broker_id, ReplicaState(broker_id))
         reached = end if is_leader else state.log_end_offset
         is_known = not is_leader and reached != UNKNOWN_OFFSET
+        fetched_ms = fetches.get(broker_id, 0)
         shown.append(
             {
                 "broker": broker_id,
@@ -82,8 +84,8 @@ def _replicas(manager: ReplicaManager, held: Held, log: Log, end: int, look: Loo
                 "log_end_offset": reached,
                 "log_start_offset": log.log_start_offset if is_leader else state.log_start_offset,
                 "lag": max(0, end - reached) if reached != UNKNOWN_OFFSET else -1,
-                "last_fetch_ms": max(0, look.now_ms - state.last_fetch_ms) if is_known else -1,
-                "last_caught_up_ms": max(0, look.now_ms - state.last_caught_up_ms) if is_known else -1,
+                "last_fetch_ms": max(0, look.now_ms - max(state.last_fetch_ms, fetched_ms)) if is_known else -1,
+                "last_caught_up_ms": max(0, look.now_ms - max(state.last_caught_up_ms, fetched_ms)) if is_known else -1,
             }
         )
     return shown

@@ -68,6 +68,9 @@ class Owner(Protocol):
         Any thread, which holds no lock of a partition or log. The owner removes the partition at its next request.
         """
 
+    def last_fetch(self) -> tuple[int, int]:
+        """The replica id of the client and the time of its last request, in monotonic ms; takes no lock."""
+
     def note_fetches(self, key: Key) -> None:
         """Tell the partition, which is idle or was woken, of its follower's last fetch; likewise."""
 
@@ -127,6 +130,10 @@ class IdlePartitions:
         """Tell the partition of the fetches that counted for it (rule 4); the caller holds no lock of a partition."""
         for owner, key in self._owners_of(tp):
             owner.note_fetches(key)
+
+    def last_fetches(self, tp: TopicPartition) -> dict[int, int]:
+        """The times of the fetches that counted for the partition, by replica id, for the live page."""
+        return dict(sorted(owner.last_fetch() for owner, _ in self._owners_of(tp)))
 
     def _owners_of(self, tp: TopicPartition) -> tuple[tuple[Owner, Key], ...]:
         with self._lock:

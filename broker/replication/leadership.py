@@ -325,7 +325,7 @@ class Leadership:
     def _complete_delayed(self, tps: Sequence[TopicPartition]) -> None:
         self._manager.wake_idle(tps)
         for tp in tps:
-            self._manager.complete_delayed(tp)
+            self._manager.complete_watchers(tp)
 
     def _notify_stopped(self, stopped: list[TopicPartition]) -> None:
         for tp in stopped:

@@ -228,9 +228,12 @@ class ReplicaManager:
 
     def complete_delayed(self, tp: TopicPartition) -> None:
         """Wake the operations that wait for this partition; the caller holds no lock of a partition or log."""
+        self.wake_idle((tp,))
+        self.complete_watchers(tp)
+
+    def complete_watchers(self, tp: TopicPartition) -> None:
+        """Wake those that watch it; the rest of `complete_delayed`, after `wake_idle`."""
         purgatories = self.purgatories
-        if self.idle_partitions.has(tp):
-            self.wake_idle((tp,))
         purgatories.produce.check_and_complete(tp)
         purgatories.fetch.check_and_complete(tp)
         purgatories.delete_records.check_and_complete(tp)
@@ -239,7 +242,8 @@ class ReplicaManager:
     def wake_idle(self, tps: Iterable[TopicPartition]) -> None:
         """Read these partitions again in the sessions where they are idle; try their waiting requests once.
 
-        For several, it is called before `complete_delayed` of each, so that one response tells of all.
+        For several, it is called before `complete_watchers` of each. So one response tells of all, and each request is
+        tried once.
         """
         idle_partitions = self.idle_partitions
         # Why a dict: the order must not depend on addresses (`tests/simulation`).

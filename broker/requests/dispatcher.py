@@ -91,7 +91,7 @@ class DispatcherServices(Protocol):
     """What the dispatcher itself needs of the services that it passes to APIs."""
 
     def wake_idle(self, keys: Any) -> None:
-        """Called before `complete_delayed` of several keys, holding no lock."""
+        """Called before `complete_delayed` of each of these, holding no lock."""
 
     def complete_delayed(self, key: Any) -> None:
         """Try the operations watched under a key; called holding no lock."""
@@ -359,11 +359,10 @@ class Dispatcher:
 
     def _complete_moved(self, keys: list[Hashable]) -> None:
         """Try the operations that wait for what the API changed; no lock is held here."""
-        if len(keys) > 1:
-            try:
-                self._services.wake_idle(keys)
-            except Exception:
-                log.exception("waking what is idle failed")
+        try:
+            self._services.wake_idle(keys)
+        except Exception:
+            log.exception("waking what is idle failed")
         for key in keys:
             try:
                 self._services.complete_delayed(key)

@@ -45,7 +45,7 @@ def test_a_moved_key_is_checked_in_every_purgatory() -> None:
     """What handlers call after an API has returned is the replica manager's."""
     checked: list[object] = []
     services = Services(**{field.name: None for field in dataclasses.fields(Services)})  # type: ignore[arg-type]
-    services.replica_manager = type("Manager", (), {"complete_delayed": staticmethod(checked.append)})()  # type: ignore[assignment]
+    services.replica_manager = type("Manager", (), {"complete_watchers": staticmethod(checked.append)})()  # type: ignore[assignment]
     services.complete_delayed("key")  # type: ignore[arg-type]
     assert checked == ["key"]
 

@@ -9,8 +9,10 @@ import pytest
 
 from barnabas.broker.fetch_sessions import session as module
 from barnabas.broker.fetch_sessions.session import Session
+from barnabas.broker.replication.delayed.delayed_fetch import DelayedFetch
 from barnabas.broker.replication.idle_partitions import REVISIT_MS
 from barnabas.broker.replication.reading import FetchReader
+from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k01_fetch as wire
@@ -151,6 +153,30 @@ def test_requests_for_idle_partitions_are_counted(consumer: Consumer, monkeypatc
     assert waiting.response is not None
     consumer.fetch(wait_ms=0, isolation_level=1)
     assert sum(counted) == COUNT * (2 + 1), "two for the request that waited, and the reads of the last one"
+
+
+def test_a_push_of_many_partitions_tries_the_waiting_request_once(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+    try_complete = DelayedFetch.try_complete
+    waiting = consumer.fetch(min_bytes=1000)
+    for partition in range(COUNT):  # each is woken, and has too little to complete the request
+        consumer.rig.manager.append_one(
+            TopicPartition("t", partition),
+            memoryview(bytearray(batch(b"x"))),
+            required_acks=1,
+            origin=AppendOrigin.CLIENT,
+        )
+
+    def counted(operation: DelayedFetch) -> bool:
+        tries.append(operation)
+        return try_complete(operation)
+
+    monkeypatch.setattr(DelayedFetch, "try_complete", counted)
+    consumer.rig.push({"t": [state(1, partition_epoch=1) for _ in range(COUNT)]})
+    assert len(tries) == 1
+    assert partitions(waiting.response) == list(range(COUNT))
 
 
 def test_the_live_page_tells_what_the_request_waits_for(consumer: Consumer) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.fetch_sessions import session
 from barnabas.broker.live.look import Look
 from barnabas.broker.live.partitions import partitions
+from barnabas.common.topic_partition import TopicPartition
 from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state
 
 
@@ -58,6 +60,22 @@ def test_a_leader_shows_its_replicas(rig: BrokerRig) -> None:
     assert (behind["broker"], behind["log_end_offset"], behind["lag"], behind["last_fetch_ms"]) == (2, 1, 1, 70)
     assert (unheard["broker"], unheard["log_end_offset"], unheard["lag"], unheard["last_fetch_ms"]) == (3, -1, -1, -1)
     assert (behind["is_alive"], unheard["is_alive"]) == (True, False)
+
+
+def test_a_follower_whose_partition_is_idle_fetches_all_the_same(
+    rig: BrokerRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "IDLE_FROM", 0)
+    rig.push({"t": [state(1, (1, 2))]})
+    epoch, session_id = 0, 0
+    for pause_ms in (0, 0, 400, 30):
+        request = fetch(0, session_id=session_id, session_epoch=epoch, item={"log_start_offset": 0})
+        request.replica_state.replica_id = 2
+        session_id, epoch = rig.answer(request, 17).session_id, epoch + 1
+        rig.clock.advance_ms(pause_ms)
+    assert rig.manager.idle_partitions.has(TopicPartition("t", 0))
+    (_, follower) = shown(rig)["items"][0]["replicas"]
+    assert (follower["last_fetch_ms"], follower["last_caught_up_ms"]) == (30, 30)
 
 
 def test_a_follower_shows_itself(rig: BrokerRig) -> None:

@@ -80,6 +80,9 @@ class Sleeper:
         self._has_news = has_news
         self.woken: list[Key] = []
 
+    def last_fetch(self) -> tuple[int, int]:
+        return 2, 50
+
     def wake(self, key: Key) -> bool:
         self.woken.append(key)
         return self._has_news

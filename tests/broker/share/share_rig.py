@@ -125,7 +125,7 @@ class ShareMember:
         answer = api.handle(self.rig.services, request)
         self.epoch = 1 if self.epoch < 0 else self.epoch + 1
         if isinstance(answer, Park):
-            waiting = self.waiting_type(request, self.rig.services.complete_delayed)
+            waiting = self.waiting_type(request, self.rig.manager.complete_delayed)
             waiting.wait(answer)
             return waiting if waiting.response is None else waiting.response
         assert isinstance(answer, Reply)

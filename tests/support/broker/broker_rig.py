@@ -324,7 +324,7 @@ class BrokerRig:
         answer = TABLE[message.API_KEY].handle(self.services, request)
         moved, request.moved = request.moved, []
         if isinstance(answer, Park):
-            waiting = Waiting(request, self.services.complete_delayed)
+            waiting = Waiting(request, self.manager.complete_delayed)
             waiting.wait(answer)
         self.services.wake_idle(moved)
         for key in moved:

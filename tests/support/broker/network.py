@@ -65,6 +65,9 @@ class Services:
         self.fetching: list[Any] = []  # the connection of each fetch
         self.table = make_api_table()
 
+    def wake_idle(self, keys: Any) -> None:
+        pass
+
     def complete_delayed(self, key: Any) -> None:
         self.completed.append(key)
         if key == "broken":

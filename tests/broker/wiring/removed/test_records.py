@@ -61,11 +61,11 @@ def send(rig: BrokerRig, message: Message, version: int, context: RequestContext
     answer = TABLE_0_10[key].handle(rig.services, request)
     moved, request.moved = request.moved, []
     if isinstance(answer, Park):
-        waiting = Waiting(request, rig.services.complete_delayed)
+        waiting = Waiting(request, rig.manager.complete_delayed)
         waiting.wait(answer)
         return request, waiting
     for each in moved:
-        rig.services.complete_delayed(each)
+        rig.manager.complete_delayed(each)
     assert request.header.api_version == version, "it has its own header again"
     return request, decoded(answer.message, version) if isinstance(answer, Reply) else answer
 
