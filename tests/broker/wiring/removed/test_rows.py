@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -136,8 +135,8 @@ def test_the_header_is_back_however_the_request_ends() -> None:
 
 def test_an_answer_after_a_wait() -> None:
     key, deferred = ApiKey.CREATE_TOPICS, Deferred()
-    deferred.bind(lambda _operation: None, SimpleNamespace())  # type: ignore[arg-type]
     request, parked = Handler(key, Park(deferred)).ask(create_topics(), 0)
+    deferred.bind(lambda _operation: None, request)
     assert request.header.api_version == 2
     deferred.complete(
         Reply(response_class(key)(topics=[CreatableTopicResult(name="t", error_code=3, error_message="no")]), 9)
@@ -148,11 +147,11 @@ def test_an_answer_after_a_wait() -> None:
 
 
 def test_an_error_after_a_wait() -> None:
-    class Failing(Park):
-        def answer(self) -> Any:
+    class Failing(Deferred):
+        def response(self) -> Any:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
 
-    request, parked = Handler(ApiKey.CREATE_TOPICS, Failing(Deferred())).ask(create_topics(), 1)
+    request, parked = Handler(ApiKey.CREATE_TOPICS, Park(Failing())).ask(create_topics(), 1)
     with pytest.raises(ApiError):
         parked.answer()
     assert request.header.api_version == 1
