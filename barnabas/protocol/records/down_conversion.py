@@ -5,15 +5,18 @@ Rules
 2. Control batches are left out. Records of aborted transactions are converted as others are.
 3. From batches without compression, records below `first_offset` are left out; a compressed batch stays whole.
 4. A set ends before it becomes larger than `size_max`, except that its first batch is always there.
-5. It ends, too, when its messages take `work_max` bytes before compression: a small batch can hold very many.
+5. It ends, too, when its messages take `work_max` bytes before compression: a small batch can hold very many. What a
+   batch decompresses to counts if it is more.
 6. Only whole batches are converted: one that the end of the buffer cuts is left out.
+7. Headers are not read: a batch of some kilobytes can have millions.
 
 Source: Kafka's RecordsUtil.downConvert and LazyDownConversionRecords, 3.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import MalformedMessageError
@@ -23,12 +26,14 @@ from barnabas.protocol.records.batch import (
     BatchHeader,
     Record,
     iter_headers,
-    iter_records,
+    records_payload,
 )
-from barnabas.protocol.records.compression import Buffer, CompressionType
+from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError
 from barnabas.protocol.records.message_set import MAGIC_V0, encode_message, encode_wrapper
+from barnabas.protocol.records.varint import read_varint, read_varlong
 
-#: The most bytes that the records of one compressed batch may take in an older format, before compression.
+#: The most bytes that the records of one compressed batch may take before compression, as they are and in an older
+#: format.
 WRAPPED_MAX: Final = 64 << 20
 
 
@@ -63,14 +68,54 @@ def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int
             raise ZstdError("records compressed with zstd cannot be converted to an older format")
         if parts and (size >= size_max or work >= work_max):
             break
-        converted, done = _convert(header, iter_records(batches, position), magic, first_offset)
-        work += done
+        payload = _payload(batches, position, header)
+        try:
+            converted, done = _convert(header, _records(payload, header), magic, first_offset)
+        except struct.error:
+            raise MalformedMessageError("a timestamp of a record has more than 64 bits") from None
+        work += max(done, len(payload))
         if parts and size + len(converted) > size_max:
             break
         if converted:
             parts.append(converted)
             size += len(converted)
     return DownConverted(b"".join(parts), work)
+
+
+def _payload(batches: Buffer, position: int, header: BatchHeader) -> bytes:
+    try:
+        return bytes(records_payload(batches, position, header, WRAPPED_MAX))
+    except DecompressedTooLargeError:
+        raise WrapperTooLargeError(f"a batch decompresses to more than {WRAPPED_MAX} bytes") from None
+
+
+def _records(payload: bytes, header: BatchHeader) -> Iterator[Record]:
+    """Yield the records of a batch without their headers; raises MalformedMessageError at the first damaged one."""
+    is_stamped = bool(header.attributes & LOG_APPEND_TIME_BIT)
+    cursor = 0
+    for _ in range(header.record_count):
+        length, cursor = read_varint(payload, cursor)
+        end = cursor + length
+        if length < 1 or end > len(payload):
+            raise MalformedMessageError(f"a record of {length} bytes does not fit its batch")
+        timestamp_delta, cursor = read_varlong(payload, cursor + 1)
+        offset_delta, cursor = read_varint(payload, cursor)
+        key, cursor = _read_bytes(payload, cursor, end)
+        value, cursor = _read_bytes(payload, cursor, end)
+        timestamp = header.max_timestamp if is_stamped else header.base_timestamp + timestamp_delta
+        yield Record(header.base_offset + offset_delta, timestamp, key, value, ())
+        cursor = end
+    if cursor != len(payload):
+        raise MalformedMessageError(f"{len(payload) - cursor} bytes follow the last record of a batch")
+
+
+def _read_bytes(payload: bytes, cursor: int, end: int) -> tuple[bytes | None, int]:
+    length, cursor = read_varint(payload, cursor)
+    if length == -1:
+        return None, cursor
+    if not 0 <= length <= end - cursor:
+        raise MalformedMessageError(f"a field of {length} bytes does not fit its record")
+    return payload[cursor : cursor + length], cursor + length
 
 
 def _convert(header: BatchHeader, records: Iterable[Record], magic: int, first_offset: int) -> DownConverted:

@@ -130,13 +130,23 @@ def iter_wrapped(wrapper: Message, size_max: int) -> Iterator[Message]:
 
     Raises MalformedMessageError; DecompressedTooLargeError, a kind of it, for more than `size_max` bytes.
     """
+    return iter_unwrapped(wrapper, unwrap(wrapper, size_max))
+
+
+def unwrap(wrapper: Message, size_max: int) -> Buffer:
+    """Return the set in a compressed message; raises what `iter_wrapped` raises."""
     if wrapper.value is None:
         raise MalformedMessageError("a compressed message without a value")
     data: Buffer = wrapper.value
     if wrapper.compression is CompressionType.LZ4 and wrapper.magic == MAGIC_V0:
         data = with_right_checksum(data)
+    return decompress(wrapper.compression, data, size_max)
+
+
+def iter_unwrapped(wrapper: Message, messages: Buffer) -> Iterator[Message]:
+    """Yield the messages of the set that `unwrap` returned; at least one. Raises MalformedMessageError."""
     is_empty = True
-    for message in iter_messages(decompress(wrapper.compression, data, size_max)):
+    for message in iter_messages(messages):
         if message.magic != wrapper.magic:
             raise MalformedMessageError(f"a message of magic {message.magic} in one of magic {wrapper.magic}")
         if message.attributes & COMPRESSION_MASK:

@@ -2,7 +2,8 @@
 
 Rules
 1. The batch has the records of the set in their order, with the set's compression. Offsets of the set have no meaning.
-2. Memory is bounded: what a wrapper decompresses to by `decompressed_max`, a batch without compression by `batch_max`.
+2. Memory is bounded: what the wrappers of a set decompress to by `decompressed_max`, a batch by `batch_max`. So is the
+   work for a request (`RecordBudget`).
 3. The bytes are read once. No list of records is made: each is encoded when it was read.
 
 Source: Kafka's LogValidator, 3.9.
@@ -28,11 +29,14 @@ from barnabas.protocol.records.batch import (
     assemble_batch,
     encode_record,
 )
-from barnabas.protocol.records.compression import Buffer, CompressionType, compress
-from barnabas.protocol.records.message_set import Message, iter_messages, iter_wrapped
+from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError, compress
+from barnabas.protocol.records.message_set import Message, iter_messages, iter_unwrapped, unwrap
 
 #: The most records of one request: as many as elements of a request. Each takes 25 bytes of the set, or more.
 RECORDS_MAX: Final = ELEMENTS_MAX
+#: The most bytes to which the wrappers of one request may decompress: two seconds of a thread, or a few. Why a bound: a
+#: wrapper of 64 KiB can decompress to 64 MiB, and a request can have more than a thousand.
+BYTES_MAX: Final = 256 << 20
 
 
 class SetTooLargeError(MalformedMessageError):
@@ -51,12 +55,13 @@ class UpConverted(NamedTuple):
 
 
 class RecordBudget:
-    """How many records of a request may still be converted; also those of sets that turn out to be invalid count."""
+    """How many records and decompressed bytes of a request may still come; those of invalid sets count, too."""
 
-    __slots__ = ("left",)
+    __slots__ = ("bytes_left", "left")
 
     def __init__(self) -> None:
         self.left = RECORDS_MAX
+        self.bytes_left = BYTES_MAX
 
 
 def to_batch(message_set: Buffer, *, batch_max: int, decompressed_max: int, budget: RecordBudget) -> UpConverted | None:
@@ -103,9 +108,21 @@ class _Builder:
         if kind is CompressionType.NONE:
             yield message
             return
-        for each in iter_wrapped(message, self._left):
-            self._left -= each.size_bytes
-            yield each
+        yield from iter_unwrapped(message, self._decompressed(message))
+
+    def _decompressed(self, wrapper: Message) -> Buffer:
+        budget = self._budget
+        if budget.bytes_left <= 0:
+            raise SetTooLargeError(f"more than {BYTES_MAX} decompressed bytes in a request")
+        size_max = min(self._left, budget.bytes_left)
+        try:
+            messages = unwrap(wrapper, size_max)
+        except DecompressedTooLargeError:
+            budget.bytes_left -= size_max
+            raise
+        self._left -= len(messages)
+        budget.bytes_left -= len(messages)
+        return messages
 
     def _add_plain(self, message: Message) -> None:
         timestamp = message.timestamp
@@ -131,6 +148,8 @@ class _Builder:
         payload: Buffer = self._payload
         if self._kind is not CompressionType.NONE:
             payload = compress(self._kind, payload)
+            if len(payload) + HEADER_SIZE > self._batch_max:
+                raise SetTooLargeError(f"the messages of a set are larger than {self._batch_max} bytes as a batch")
         header = BatchHeader(
             0, 0, NO_LEADER_EPOCH, MAGIC_V2, 0, int(self._kind), self._count - 1, self._base_timestamp,
             self._max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, self._count,

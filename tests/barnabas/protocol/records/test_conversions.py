@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -12,18 +14,20 @@ from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records import down_conversion, up_conversion
 from barnabas.protocol.records.batch import (
     HEADER_SIZE,
+    BatchHeader,
     ControlType,
     CorruptBatchError,
     Record,
     SimpleRecord,
     TimestampType,
+    assemble_batch,
     build_batch,
     end_txn_marker,
     iter_records,
     read_header,
     verify_crc,
 )
-from barnabas.protocol.records.compression import CompressionType, DecompressedTooLargeError
+from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError, compress
 from barnabas.protocol.records.down_conversion import WrapperTooLargeError, ZstdError, to_message_set
 from barnabas.protocol.records.message_set import (
     MAGIC_V0,
@@ -35,6 +39,7 @@ from barnabas.protocol.records.message_set import (
     iter_wrapped,
 )
 from barnabas.protocol.records.up_conversion import RecordBudget, SetTooLargeError, StampedMessageError, to_batch
+from barnabas.protocol.records.varint import write_varint, write_varlong
 from tests.barnabas.protocol.records.test_message_set import APPENDED_MS, BASE_OFFSET, COMPRESSED, RECORDS, golden
 
 SIZE_MAX = 1 << 20
@@ -140,6 +145,44 @@ def test_a_decompression_bomb_is_refused() -> None:
         up(bomb * 3, decompressed_max=len(inner) * 250)
 
 
+def test_what_the_wrappers_of_a_request_decompress_to_is_counted_together() -> None:
+    """Also where a set turns out to be invalid, and behind the last whole message: it was decompressed all the same."""
+    inner = encode_message(MAGIC_V1, 0, 1, None, bytes(1000))
+    good = encode_wrapper(CompressionType.GZIP, MAGIC_V1, 0, 1, inner)
+    behind = encode_wrapper(CompressionType.GZIP, MAGIC_V1, 0, 1, inner + bytes(11))
+    empty = encode_wrapper(CompressionType.GZIP, MAGIC_V1, 0, 1, bytes(11))
+    budget = RecordBudget()
+    budget.bytes_left = 3 * len(inner)
+
+    def send(data: bytes, decompressed_max: int = SIZE_MAX) -> None:
+        to_batch(data, batch_max=SIZE_MAX, decompressed_max=decompressed_max, budget=budget)
+
+    send(good)
+    send(behind)
+    assert budget.bytes_left == len(inner) - 11
+    with pytest.raises(MalformedMessageError):
+        send(empty)
+    assert budget.bytes_left == len(inner) - 22
+    with pytest.raises(DecompressedTooLargeError):
+        send(good, decompressed_max=900)
+    assert budget.bytes_left == len(inner) - 922
+    with pytest.raises(DecompressedTooLargeError):
+        send(good)
+    assert budget.bytes_left == 0
+    with pytest.raises(SetTooLargeError, match="in a request"):
+        send(good)
+    send(inner)
+
+
+def test_a_batch_that_is_larger_than_its_wrapper() -> None:
+    """It is refused before the next set is read: compressed by another hand, it can be many times as large."""
+    inner = encode_message(MAGIC_V1, 0, 1, None, random.Random(1).randbytes(1000))
+    wrapper = encode_wrapper(CompressionType.GZIP, MAGIC_V1, 0, 1, inner)
+    assert len(up(wrapper, batch_max=len(wrapper) + HEADER_SIZE)) == 1
+    with pytest.raises(SetTooLargeError, match="as a batch"):
+        up(wrapper, batch_max=len(wrapper))
+
+
 def test_the_records_of_a_set_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(up_conversion, "RECORDS_MAX", 3)
     message = encode_message(MAGIC_V0, 0, -1, None, b"")
@@ -240,6 +283,72 @@ def test_a_small_batch_of_many_records_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(down_conversion, "WRAPPED_MAX", 30_000)
     with pytest.raises(WrapperTooLargeError):
         down(batch)
+
+
+def of_one_record(body: bytes, kind: CompressionType, base_timestamp: int = 5) -> bytes:
+    """A batch whose only record has this body: attributes, deltas, key, value, headers."""
+    payload = bytearray()
+    write_varint(payload, len(body))
+    records: Buffer = payload + body
+    if kind is not CompressionType.NONE:
+        records = compress(kind, records)
+    header = BatchHeader(0, 0, 0, 2, 0, int(kind), 0, base_timestamp, base_timestamp, -1, -1, -1, 1)
+    return assemble_batch(header, records)
+
+
+def with_headers(count: int) -> bytes:
+    """The body of a record with so many empty headers: two bytes each, and two objects each if they are read."""
+    body = bytearray(b"\0\0\0\1\2v")
+    write_varint(body, count)
+    return bytes(body + b"\0\1" * count)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_headers_are_not_read(kind: CompressionType) -> None:
+    """A batch of a few kilobytes can have millions of them: gigabytes, and minutes."""
+    batch = of_one_record(with_headers(200_000), kind)
+    tracemalloc.start()
+    try:
+        assert fields(down(batch)) == [(5, None, b"v")]
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_what_is_decompressed_is_work(kind: CompressionType) -> None:
+    """Or many small batches with large headers cost far more than what is made of them."""
+    batch = of_one_record(with_headers(100_000), kind)
+    made = to_message_set(batch * 3, MAGIC_V1, 0, SIZE_MAX, 300_000)
+    assert (len(flat(made.messages)), made.work_bytes > 400_000) == (2, True)
+
+
+def test_a_batch_that_decompresses_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = of_one_record(with_headers(100_000), CompressionType.GZIP)
+    monkeypatch.setattr(down_conversion, "WRAPPED_MAX", 100_000)
+    with pytest.raises(WrapperTooLargeError):
+        down(batch)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_damaged_records_are_refused(kind: CompressionType) -> None:
+    """A leader that trusts headers (`barnabas.record.validation`) stores them."""
+    largest = bytearray(1)
+    write_varlong(largest, 2**63 - 1)
+    for body, base_timestamp in (
+        (b"", 5),
+        (b"\0\0", 5),
+        (b"\0\0\0\1\x08v\0", 5),
+        (b"\0\0\0\3\2v\0", 5),
+        (bytes(largest) + b"\0\1\2v\0", 5),
+        (b"\0\1\0\1\2v\0", -(2**63)),
+    ):
+        with pytest.raises(MalformedMessageError):
+            down(of_one_record(body, kind, base_timestamp))
+    whole = of_one_record(with_headers(0), CompressionType.NONE)
+    for payload in (whole[HEADER_SIZE:] + b"\0", b"\xff" * 6):
+        with pytest.raises(MalformedMessageError):
+            down(assemble_batch(read_header(whole), payload))
 
 
 # Both
