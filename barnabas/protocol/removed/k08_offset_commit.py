@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.schema import Request, Struct, array, int32, int64, string
+from barnabas.protocol.schema import Request, Struct, array, int32, int64, string, uuid
 
 
 class OffsetCommitRequestPartition(Struct):
@@ -14,6 +14,7 @@ class OffsetCommitRequestPartition(Struct):
 
 class OffsetCommitRequestTopic(Struct):
     name: str = string("0+")
+    topic_id: bytes = uuid("10+", ignorable=True)  # of no version here, but what answers errors reads it
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition, "0+")
 
 

@@ -22,6 +22,7 @@ from barnabas.protocol.messages import response_class
 if TYPE_CHECKING:
     from barnabas.broker.faults.actions.call import Call
     from barnabas.broker.faults.armed import Armed
+    from barnabas.broker.requests.api import ErrorResponse
     from barnabas.broker.requests.request import Request
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Message
@@ -39,7 +40,7 @@ def fail_some(armed: Armed, call: Call, proceed: Proceed, code: ErrorCode) -> An
     if not chosen or not armed.fires_for(call.request, chosen):
         return None
     faulted, rest = divide(shapes, message, _fits(armed, call))
-    refused = refuse(call.key, call.version, shapes, faulted, code)
+    refused = refuse(call.key, call.version, shapes, faulted, code, call.api.error_response or error_response)
     if rest is None:
         return call.refuse(code) if call.expects_nothing else Reply(refused)
     _replace_message(call.request, rest)
@@ -123,10 +124,18 @@ def _with(element: Any, name: str, value: object) -> Any:
     return changed
 
 
-def refuse(key: int, version: int, shapes: Iterable[Items], faulted: Any, code: ErrorCode) -> Any:
-    """Return a response with the error for each element of a request."""
-    if key not in MORE:
-        return error_response(faulted, version, code)
+def refuse(
+    key: int,
+    version: int,
+    shapes: Iterable[Items],
+    faulted: Any,
+    code: ErrorCode,
+    make: ErrorResponse = error_response,
+) -> Any:
+    """Return a response with the error for each element of a request; `make` returns that to a whole request."""
+    is_removed = version < response_class(key).MIN_VERSION  # such a version has a class of its own, which `make` knows
+    if key not in MORE or is_removed:
+        return make(faulted, version, code, None)
     response = response_class(key)()
     for items in shapes:
         answer_items(items, faulted, response, version, code)

@@ -4,6 +4,8 @@ Behaviour
 - -1 requests the end and the starts of segments before it, -2 the log's start. Any other time requests the starts of
   the segments whose files were not written after it, to the precision of a segment.
 - A consumer does not see past the high watermark: it gets that in place of higher offsets.
+- A segment whose file was deleted meanwhile is as old as can be.
+- A log is looked at once for a request, since a look costs a call of the system for each segment.
 - All answers of a request together hold at most `OFFSETS_MAX` offsets; a partition beyond gets INVALID_REQUEST.
 
 Errors: those of ListOffsets v1; UNSUPPORTED_VERSION for other negative times.
@@ -30,14 +32,19 @@ from barnabas.protocol.removed.k02_list_offsets import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.authorization.access import Access
     from barnabas.broker.requests.api import Api
     from barnabas.broker.requests.request import Request
     from barnabas.broker.storage.log.log import Log
+    from barnabas.broker.storage.segments.segment import LogSegment
 
 CONSUMER_ID: Final = -1
 DEBUGGING_ID: Final = -2
 #: Why a bound: a request may name a partition of many segments many times.
 OFFSETS_MAX: Final = ELEMENTS_MAX
+
+#: Where the segments of a log begin, and where it ends, with when each was written last.
+Known = list[tuple[int, int]]
 
 
 def handle(_api: Api, services: Services, request: Request) -> Reply:
@@ -45,9 +52,11 @@ def handle(_api: Api, services: Services, request: Request) -> Reply:
     message: ListOffsetsRequest = request.message
     access = request.access
     left = OFFSETS_MAX
+    looks: dict[TopicPartition, Known] = {}
+    allowed = None if access is None else _allowed(access, message)
     topics = []
     for topic in message.topics:
-        is_allowed = access is None or access.allows(rights.LIST_OFFSETS_TOPIC, topic.name)
+        is_allowed = allowed is None or topic.name in allowed
         answers = []
         for partition in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=partition.partition_index)
@@ -55,7 +64,7 @@ def handle(_api: Api, services: Services, request: Request) -> Reply:
                 if not is_allowed:
                     raise ApiError(rights.LIST_OFFSETS_TOPIC.error)
                 tp = TopicPartition(topic.name, partition.partition_index)
-                answer.old_style_offsets = _look_up(services, message.replica_id, tp, partition, left)
+                answer.old_style_offsets = _look_up(services, message.replica_id, tp, partition, looks, left)
             except ApiError as error:
                 answer.error_code = _lowered(error.code)
             left -= len(answer.old_style_offsets)
@@ -64,19 +73,35 @@ def handle(_api: Api, services: Services, request: Request) -> Reply:
     return Reply(ListOffsetsResponse(topics=topics))
 
 
+def _allowed(access: Access, message: ListOffsetsRequest) -> set[str]:
+    """Return the topics that the client may ask about."""
+    names = [topic.name for topic in message.topics]
+    if message.replica_id >= 0:
+        return set(names) if access.allows(rights.LIST_OFFSETS_AS_REPLICA) else set()
+    return access.allowed(rights.LIST_OFFSETS_TOPIC, names)
+
+
 def _lowered(code: ErrorCode) -> ErrorCode:
     """Return a code that clients of v0 know."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.KAFKA_STORAGE_ERROR else code
 
 
 def _look_up(
-    services: Services, replica_id: int, tp: TopicPartition, wanted: ListOffsetsPartition, left: int
+    services: Services,
+    replica_id: int,
+    tp: TopicPartition,
+    wanted: ListOffsetsPartition,
+    looks: dict[TopicPartition, Known],
+    left: int,
 ) -> list[int]:
     if wanted.timestamp < EARLIEST_TIMESTAMP:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     partition = services.replica_manager.partition(tp)
     log = partition.log_for(NO_EPOCH, leader_only=replica_id != DEBUGGING_ID)
-    offsets = offsets_before(log, wanted.timestamp, wanted.max_num_offsets, services.clock.wall_ms())
+    known = looks.get(tp)
+    if known is None:
+        known = looks[tp] = known_offsets(log, services.clock.wall_ms())
+    offsets = offsets_before(known, wanted.timestamp, wanted.max_num_offsets)
     if replica_id == CONSUMER_ID:
         high_watermark = log.high_watermark
         visible = [offset for offset in offsets if offset <= high_watermark]
@@ -87,18 +112,30 @@ def _look_up(
     return offsets
 
 
-def offsets_before(log: Log, timestamp: int, count_max: int, now_ms: int) -> list[int]:
-    """Return the starts of segments not written after a time, and the end; newest first, at most `count_max`."""
+def known_offsets(log: Log, now_ms: int) -> Known:
+    """Return where a log's segments begin, with when they were written; at last its end, if that is another offset."""
     segments = log.segments.all
     start = log.log_start_offset
-    known = [(max(segment.base_offset, start), segment.last_modified_ms) for segment in segments]
+    known = [(max(segment.base_offset, start), _written_ms(segment)) for segment in segments]
     if segments[-1].size > 0:
         known.append((log.log_end_offset, now_ms))
+    return known
+
+
+def _written_ms(segment: LogSegment) -> int:
+    try:
+        return segment.last_modified_ms
+    except FileNotFoundError:
+        return 0
+
+
+def offsets_before(known: Known, timestamp: int, count_max: int) -> list[int]:
+    """Return the starts of segments not written after a time, and the end; newest first, at most `count_max`."""
     if timestamp == LATEST_TIMESTAMP:
-        last = len(known) - 1
+        end = len(known)
     elif timestamp == EARLIEST_TIMESTAMP:
-        last = 0
+        end = 1
     else:
-        last = max((index for index, (_, modified_ms) in enumerate(known) if modified_ms <= timestamp), default=-1)
-    found = [offset for offset, _ in known[: last + 1]]
-    return sorted(found[max(0, len(found) - max(0, count_max)) :], reverse=True)
+        end = next((end for end in range(len(known), 0, -1) if known[end - 1][1] <= timestamp), 0)
+    found = known[max(0, end - max(0, count_max)) : end]
+    return sorted((offset for offset, _ in found), reverse=True)

@@ -3,7 +3,8 @@
 Behaviour
 - The messages of a partition become one batch, so that all of them together are bound by `max.message.bytes`.
 - A partition without a whole message gets offset -1 and no error, as in Kafka.
-- A request has at most `RECORDS_MAX` records; partitions beyond get MESSAGE_TOO_LARGE.
+- A request has at most `RECORDS_MAX` records, and its wrappers decompress to `BYTES_MAX` bytes; partitions beyond get
+  MESSAGE_TOO_LARGE.
 - An error of one partition leaves the others alone; with acks=0 it closes the connection.
 
 Errors of the conversion: CORRUPT_MESSAGE (CRC, sizes, magic, a wrapper in a wrapper), MESSAGE_TOO_LARGE,
@@ -59,7 +60,7 @@ def handle(api: Api, services: Services, request: Request) -> Answer:
         known.append(answers)
         topics.append(TopicProduceData(name=topic.name, partition_data=good))
     raised = ProduceRequest(acks=message.acks, timeout_ms=message.timeout_ms, topic_data=topics)
-    return carry_out(api, services, request, raised, lambda given: _lowered(given, known), needs_frame=False)
+    return carry_out(api, services, request, raised, lambda given: _lowered(request, given, known), needs_frame=False)
 
 
 def _converted(
@@ -116,7 +117,7 @@ def _lower(code: int) -> int:
     return LOWERED.get(ErrorCode(code), code)
 
 
-def _lowered(given: Ending, known: Known) -> Ending:
+def _lowered(request: Request, given: Ending, known: Known) -> Ending:
     """Add the answers that were known, in the order of the request."""
     if isinstance(given, NoReply):
         failed = [answer for answers in known for answer in answers if answer is not None and answer.error_code]
@@ -130,4 +131,5 @@ def _lowered(given: Ending, known: Known) -> Ending:
         topic.partition_responses = [next(produced) if answer is None else answer for answer in answers]
         for partition in topic.partition_responses:
             partition.error_code = _lower(partition.error_code)
+    request.error_codes = None  # the codes that the API noted are not all of the answer's
     return Reply(to_removed(message), given.throttle_time_ms, given.close_after)

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import NO_REPLY, Close, Reply
+from barnabas.broker.requests.error_codes import error_codes_of
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.storage.log.log_types import AppendOrigin
+from barnabas.broker.storage.segments.segment import LogSegment
 from barnabas.broker.wiring.older_release import table_of_release
 from barnabas.broker.wiring.removed import fetch as fetch_v0
 from barnabas.broker.wiring.removed import list_offsets
@@ -36,6 +39,7 @@ from barnabas.protocol.records.message_set import (
 from barnabas.protocol.removed import k02_list_offsets as offsets_wire
 from barnabas.protocol.removed import removed_request, removed_response
 from barnabas.protocol.schema import Message
+from tests.broker.authorization.kit import ALICE, lacking
 from tests.support.broker.broker_rig import BrokerRig, batch, produce, state
 from tests.support.broker.parked import Waiting
 
@@ -165,6 +169,19 @@ def test_errors_of_messages(rig: BrokerRig) -> None:
     assert outcomes(rig, (0, message_set(b"a"))) == [(0, 0, 0)], "nothing was written"
 
 
+def test_the_error_codes_are_those_of_the_answer(rig: BrokerRig) -> None:
+    """Errors are counted by what the API notes, if it does: that lacks the partitions that could not be converted."""
+    good, bad = message_set(b"a"), message_set(b"b")[:-1] + b"?"
+    for parts, wanted in (
+        ([bad], [E.CORRUPT_MESSAGE]),
+        ([good, bad], [E.NONE, E.CORRUPT_MESSAGE]),
+        ([good], [E.NONE]),
+    ):
+        request, answer = send(rig, produced(*enumerate(parts)), 2)
+        assert error_codes_of(answer) == wanted
+        assert request.error_codes in (None, wanted)
+
+
 def test_a_compacted_topic_takes_no_message_without_a_key() -> None:
     """INVALID_RECORD is newer than these clients."""
     rig = BrokerRig(log_cleanup_policy="compact")
@@ -282,6 +299,45 @@ def test_offsets_of_segments(rig: BrokerRig) -> None:
         (E.NOT_LEADER_OR_FOLLOWER, []),
         (E.UNKNOWN_TOPIC_OR_PARTITION, []),
     ]
+
+
+def test_who_may_see_what_replicas_see(rig: BrokerRig) -> None:
+    """As in later versions: beyond the high watermark, only nodes do."""
+    node_only = lacking(rights.LIST_OFFSETS_AS_REPLICA)
+    no_topic = lacking(rights.LIST_OFFSETS_TOPIC)
+    refused = (E.TOPIC_AUTHORIZATION_FAILED, [])
+    for by, replica_id, wanted in (
+        (node_only, 1, refused),
+        (node_only, -1, (0, [0])),
+        (no_topic, -1, refused),
+        (no_topic, 1, (0, [0])),
+    ):
+        message, alice = asked((0, LATEST), replica_id=replica_id), CLIENT.with_principal(ALICE)
+        request = Request.for_message(RequestHeader(2, 0, 7, "old"), message, alice)
+        assert by.admit(TABLE_0_10[2], request) is None
+        (topic,) = TABLE_0_10[2].handle(rig.services, request).message.topics  # type: ignore[union-attr]
+        assert [(row.error_code, row.old_style_offsets) for row in topic.partitions] == [wanted]
+
+
+def test_a_segment_that_was_just_deleted(rig: BrokerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file counts as very old, as in Kafka."""
+    log = rig.manager.partition(TopicPartition("t", 0)).log
+    assert log is not None
+    assert outcomes(rig, (0, message_set(b"a")))[0][1] == 0
+
+    def gone(_segment: object) -> int:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(LogSegment, "last_modified_ms", property(gone))
+    assert offsets(rig, (0, LATEST), (0, 5)) == [(0, [1, 0]), (0, [0])]
+
+
+def test_a_log_is_looked_at_once_for_a_request(rig: BrokerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is named: a look costs a call of the system for each segment."""
+    looks: list[object] = []
+    monkeypatch.setattr(LogSegment, "last_modified_ms", property(lambda segment: len(looks.append(segment) or looks)))
+    assert offsets(rig, *[(0, LATEST)] * 3, (1, LATEST), (0, LATEST)) == [(0, [0])] * 5
+    assert len(looks) == 2
 
 
 def test_all_offsets_of_an_answer_are_bounded(rig: BrokerRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,18 @@ from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.settings.config_describer import Source
+from barnabas.broker.wiring.removed.others import TO_CURRENT
+from barnabas.broker.wiring.removed.raising import to_current
 from barnabas.broker.wiring.removed.rows import with_removed_versions
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.headers import RequestHeader, decode_request_header
+from barnabas.protocol.headers import RequestHeader, decode_request_header, response_parts
 from barnabas.protocol.messages import k08_offset_commit as commit_wire
 from barnabas.protocol.messages import k09_offset_fetch as fetch_wire
 from barnabas.protocol.messages import k32_describe_configs as configs_wire
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult
+from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
 from barnabas.protocol.removed import (
     REMOVED,
     highest_removed,
@@ -30,6 +33,8 @@ from barnabas.protocol.removed import (
     removed_response,
 )
 from barnabas.protocol.schema import Message
+from tests.support.broker.broker_rig import BrokerRig, state
+from tests.support.broker.parked import Waiting
 
 CLIENT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1", is_for_clients=True)
 NODE = RequestContext("INTERNAL", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-2")
@@ -113,6 +118,33 @@ def test_an_error_of_the_whole_request_has_its_version(key: int) -> None:
         response.encode(version)
 
 
+def filled(cls: Any, version: int) -> Any:
+    """A structure with an element in each list of a version."""
+    made = cls()
+    for field in cls.FIELDS:
+        if not field.is_present(version):
+            continue
+        if field.kind == "array":
+            is_plain = isinstance(field.element, str)
+            element = ("x" if field.element == "string" else 1) if is_plain else filled(field.element, version)
+            setattr(made, field.name, [element])
+    return made
+
+
+@pytest.mark.parametrize("key", sorted(REMOVED), ids=lambda key: key.name)
+def test_an_error_names_what_the_request_named(key: int) -> None:
+    """Whether it comes before the request is raised, as from the authorizer, or after."""
+    failed = Handler(key).row.error_response
+    assert failed is not None
+    for version in range(highest_removed(key) + 1):
+        message = filled(removed_request(key), version)
+        first, second = (
+            failed(each, version, ErrorCode.GROUP_AUTHORIZATION_FAILED, None).encode(version)
+            for each in (message, TO_CURRENT.get(key, to_current)(message))
+        )
+        assert first == second
+
+
 def create_topics() -> Message:
     message: Any = removed_request(ApiKey.CREATE_TOPICS)(
         topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
@@ -155,6 +187,25 @@ def test_an_error_after_a_wait() -> None:
     with pytest.raises(ApiError):
         parked.answer()
     assert request.header.api_version == 1
+
+
+def test_the_controllers_answer_comes_after_the_time_is_up() -> None:
+    """It is in the version that was forwarded, though the request has its own header again."""
+    rig = BrokerRig()
+    rig.push({"t": [state(1)]})
+    row = with_removed_versions(TABLE[ApiKey.CREATE_TOPICS])
+    request = Request.for_message(RequestHeader(ApiKey.CREATE_TOPICS, 0, 7, "old"), create_topics(), CLIENT)
+    waiting = Waiting(request, rig.manager.complete_delayed)
+    waiting.wait(row.handle(rig.services, request))  # type: ignore[arg-type]
+    rig.advance_ms(60_000)
+    assert waiting.response is not None
+    assert waiting.response.encode(0) == bytes.fromhex("00000001 0001 74 0007")
+    assert request.header.api_version == 0
+    ((_, on_done),) = rig.channel.sent
+    header, response = RequestHeader(ApiKey.CREATE_TOPICS, 2, 7, "old"), response_class(ApiKey.CREATE_TOPICS)()
+    frame = b"".join(response_parts(header, response))  # type: ignore[arg-type]
+    on_done(EnvelopeResponse(response_data=frame[4:]))
+    rig.close()
 
 
 # What the messages of others.py become
