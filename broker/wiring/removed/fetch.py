@@ -2,6 +2,8 @@
 
 Behaviour
 - What is read is what a Fetch v4 with read_uncommitted reads: at most `fetch.max.bytes`, and before v3 nothing lower.
+- A request waits only while there is nothing to read, whatever its min_bytes. Why: when its time is up, it is answered
+  by the thread that ends the waits of all requests, which then has nothing to convert.
 - Each partition's whole batches are converted, up to their own size in bytes, and at least the first.
 - A response ends when its messages take `WORK_MAX` bytes before compression: the partitions after that have no records,
   and are there in a later response. Why a bound: small batches can hold very many records.
@@ -9,7 +11,8 @@ Behaviour
 
 Errors of the conversion: UNSUPPORTED_COMPRESSION_TYPE (zstd), MESSAGE_TOO_LARGE (`WRAPPED_MAX`), CORRUPT_MESSAGE.
 
-Threads: the conversion runs on the thread that answers: a handler, or the one that completes a parked request.
+Threads: the conversion runs on the thread that answers: a handler, or the one that completes a parked request, which
+is a handler that appended records or moved the high watermark.
 """
 
 from __future__ import annotations
@@ -43,9 +46,9 @@ def handle(api: Api, services: Services, request: Request) -> Answer:
     message: FetchRequest = request.message
     magic = MAGIC_V1 if request.version >= V1_FROM else MAGIC_V0
     offsets = {(t.topic, p.partition): p.fetch_offset for t in message.topics for p in t.partitions}
-    return carry_out(
-        api, services, request, to_current(message), lambda given: _lowered(given, magic, offsets), needs_frame=False
-    )
+    raised: Any = to_current(message)
+    raised.min_bytes = min(message.min_bytes, 1)
+    return carry_out(api, services, request, raised, lambda given: _lowered(given, magic, offsets), needs_frame=False)
 
 
 def _lowered(given: Ending, magic: int, offsets: Offsets) -> Ending:

@@ -213,6 +213,32 @@ def test_a_fetch_waits_and_is_converted_then(rig: BrokerRig) -> None:
     assert decoded(waiting.response, 2).responses[0].partitions[0].records == b""
 
 
+def test_a_fetch_does_not_wait_for_more_than_there_is(rig: BrokerRig) -> None:
+    """The reaper would convert it, and keep all other requests waiting."""
+    assert outcomes(rig, (0, message_set(b"a"))) == [(0, 0, 0)]
+    message: Any = fetched(0, wait_ms=1000)
+    message.min_bytes = 1 << 20
+    _, answer = send(rig, message, 2)
+    assert not isinstance(answer, Waiting)
+    assert values(answer.responses[0].partitions[0]) == [(0, MAGIC_V1, b"a")]
+    message.topics[0].partitions[0].fetch_offset = 1
+    _, waiting = send(rig, message, 2)
+    assert waiting.response is None
+    assert outcomes(rig, (0, message_set(b"b"))) == [(0, 0, 1)]
+    assert values(decoded(waiting.response, 2).responses[0].partitions[0]) == [(1, MAGIC_V1, b"b")]
+
+
+def test_a_partition_that_is_named_twice(rig: BrokerRig) -> None:
+    """The last one counts, as in Kafka."""
+    assert outcomes(rig, (0, message_set(b"a", b"b"))) == [(0, 0, 0)]
+    for offsets_asked in ((0, 1), (1, 0)):
+        message: Any = fetched(*offsets_asked)
+        message.topics[0].partitions[1].partition = 0
+        _, answer = send(rig, message, 2)
+        (row,) = answer.responses[0].partitions
+        assert [offset for offset, _, _ in values(row)] == [*range(offsets_asked[-1], 2)]
+
+
 def test_errors_of_a_fetch(rig: BrokerRig) -> None:
     rig.answer(produce(batch(b"a", compression=CompressionType.ZSTD)), 9)
     rows = fetch(rig, 0, 5, 0)
