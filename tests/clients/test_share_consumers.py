@@ -20,6 +20,7 @@ from tests.support.kafka.share_members import (
     ACCEPT,
     REJECT,
     Deliveries,
+    Program,
     ShareMembers,
     go_members,
     java_members,
@@ -111,7 +112,7 @@ def test_members_share_the_records(program: list[str], cluster: Target, topic: s
     deliveries = Deliveries()
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "max.poll.records": "10"}
     with ShareMembers(
-        program, settings, topic, deliveries, members=4, releases=10, rejects=15
+        [Program(program, members=4)], settings, topic, deliveries, releases=10, rejects=15
     ) as members:  # fmt: skip
         total = RECORDS * PARTITIONS
         eventually("every record is settled", lambda: members.has_failed or len(deliveries.settled) == total)
@@ -130,7 +131,7 @@ def test_a_group_goes_on_where_it_stopped(program: list[str], cluster: Target, t
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group}
     total = RECORDS * PARTITIONS
     for wanted in (total, total + PARTITIONS):
-        with ShareMembers(program, settings, topic, deliveries) as members:
+        with ShareMembers([Program(program)], settings, topic, deliveries) as members:
             eventually("the records are settled", lambda at=wanted: members.has_failed or len(deliveries.settled) == at)
         members.stop()
         producer = Producer({"bootstrap.servers": cluster.bootstrap})

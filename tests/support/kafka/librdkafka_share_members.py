@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
+from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer, TopicPartition
 
 POLL_S = 0.2
 COMMIT_S = 30
@@ -25,35 +27,43 @@ class Member:
     def run(self, stopping: threading.Event) -> None:
         """Acknowledge records until `stopping`, then leave."""
         client = ShareConsumer(self._settings)
+        client.set_acknowledgement_commit_callback(self._acknowledged)
         client.subscribe([self._topic])
         while not stopping.is_set():
             try:
                 self._take(client, [record for record in client.poll(POLL_S) if not self._is_error(record)])
             except KafkaException as error:
-                print("X", self._id, str(error).replace("\n", " "), flush=True)
+                self._tell([f"X {self._id} {error}"])
         client.close()
 
     def _is_error(self, record: Message) -> bool:
         if record.error() is None:
             return False
-        print("X", self._id, str(record.error()).replace("\n", " "), flush=True)
+        self._tell([f"X {self._id} {record.error()}"])
         return True
 
     def _take(self, client: ShareConsumer, records: list[Message]) -> None:
-        lines = []
-        for record in records:
-            how = self._how(record)
-            which = f"{self._id} {record.partition()} {record.offset()}"
-            lines.append(f"G {which} {record.delivery_count()} {LETTERS[how]}\n")
+        ways = [self._how(record) for record in records]
+        self._tell(
+            f"G {self._id} {record.partition()} {record.offset()} {record.delivery_count()} {LETTERS[how]}"
+            for record, how in zip(records, ways, strict=True)
+        )
+        for record, how in zip(records, ways, strict=True):
             client.acknowledge(record, how)
         if records:
-            results = {partition.partition: error for partition, error in client.commit_sync(COMMIT_S).items()}
-            for record in records:
-                error = results.get(record.partition())
-                which = f"{self._id} {record.partition()} {record.offset()}"
-                lines.append(f"D {which}\n" if error is None else f"E {which} {type(error).__name__}\n")
-        sys.stdout.write("".join(lines))
-        sys.stdout.flush()
+            client.commit_sync(COMMIT_S)
+
+    def _acknowledged(self, offsets: dict[TopicPartition, set[int]], error: KafkaException | None) -> None:
+        kind, name = ("D", "") if error is None else ("E", f" {error.args[0].name()}")
+        self._tell(
+            f"{kind} {self._id} {partition.partition} {offset}{name}"
+            for partition, found in offsets.items()
+            for offset in found
+        )
+
+    def _tell(self, lines: Iterable[str]) -> None:
+        text = "".join(line.replace("\n", " ") + "\n" for line in lines)
+        os.write(sys.stdout.fileno(), text.encode())
 
     def _how(self, record: Message) -> AcknowledgeType:
         offset = record.offset()
@@ -65,12 +75,12 @@ class Member:
 
 
 def main() -> None:
-    topic, members, released, rejected, *pairs = sys.argv[1:]
+    topic, first, members, released, rejected, *pairs = sys.argv[1:]
     settings = dict(pair.split("=", 1) for pair in pairs)
     stopping = threading.Event()
     threads = [
         threading.Thread(target=Member(number, topic, int(released), int(rejected), settings).run, args=(stopping,))
-        for number in range(int(members))
+        for number in range(int(first), int(first) + int(members))
     ]
     for thread in threads:
         thread.start()

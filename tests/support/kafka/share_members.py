@@ -2,16 +2,23 @@
 librdkafka (librdkafka_share_members.py) and of franz-go (go_share_members/).
 
 `Deliveries` checks the reports: a record is settled (accepted or rejected) by one member, and not delivered after that.
+
+For this, reports of all processes must be read in their order: a delivery is reported before it is acknowledged, and
+all processes write to one pipe. What a member writes is one write of less than PIPE_BUF (4096 bytes) if it gets few
+records at a time (max.poll.records), so that lines of several processes do not mix.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import select
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,6 +32,7 @@ from tests.support.programs import path_of
 
 SOURCE = Path(__file__).with_name("ShareMembers.java")
 READ_BYTES = 1 << 20
+LOOK_S = 0.2  # how often to look whether a process has ended
 LEAVE_TIMEOUT_S = 60
 JVM = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 GO_OF_FRANZ_GO = 26  # 1.26, which go_share_members/go.mod asks for
@@ -43,6 +51,8 @@ class Deliveries:
         self.released: Counter[Position] = Counter()
         self.unknown: Counter[Position] = Counter()  # acknowledgements that may have been taken or not
         self.by_member: Counter[int] = Counter()  # records that a member got
+        self.settled_by: Counter[int] = Counter()  # records that a member settled
+        self.refusals: Counter[str] = Counter()  # acknowledgements that may not have been taken, by error
         self.mistakes: list[str] = []
         self._pending: dict[tuple[int, Position], str] = {}  # by member
 
@@ -60,6 +70,7 @@ class Deliveries:
         if how is None:
             self.unknown[position] += 1  # the answer to an earlier delivery to this member
         elif kind == "E":
+            self.refusals[" ".join(fields[3:])] += 1
             self.unknown[position] += 1
         elif how == RELEASE:
             self.released[position] += 1
@@ -67,6 +78,18 @@ class Deliveries:
             self.mistakes.append(f"{position} is settled twice: {line}")
         else:
             self.settled[position] = how
+            self.settled_by[member] += 1
+
+    def unexplained(self) -> list[Position]:
+        """Return the records that were delivered more often than they were settled, released or perhaps acknowledged.
+
+        So each delivery must have had its answer. To be asked when the members have left.
+        """
+        return [
+            position
+            for position, count in self.got.items()
+            if count > (position in self.settled) + self.released[position] + self.unknown[position]
+        ]
 
     def _delivered(self, member: int, position: Position, count: int, how: str) -> None:
         if position in self.settled:
@@ -101,52 +124,76 @@ def go_members() -> list[str]:
     return go_program(SOURCE.with_name("go_share_members"), "go-share-members")
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Members of one client, which run in one process."""
+
+    command: Sequence[str]  # without its arguments
+    members: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)  # of this client alone
+
+
 class ShareMembers(Worker):
-    """Runs the program; `stop` returns when the members have left."""
+    """Runs programs whose members are numbered in their order; `stop` returns when the members have left."""
 
     def __init__(
         self,
-        program: Sequence[str],
+        programs: Sequence[Program],
         settings: Mapping[str, str],
         topic: str,
         deliveries: Deliveries,
         *,
-        members: int = 1,
         releases: int = 0,
         rejects: int = 0,
     ) -> None:
         """Of `releases` offsets one is released at its first delivery, of `rejects` one is rejected; 0: none."""
         super().__init__("share-members")
         self._deliveries = deliveries
-        pairs = [f"{key}={value}" for key, value in settings.items()]
-        command = [*program, topic, str(members), str(releases), str(rejects), *pairs]
-        self._child = subprocess.Popen(
-            tied_to_parent(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        self._is_leaving = threading.Event()
+        self._output, writer = os.pipe()
+        self._children = []
+        first = 0
+        for program in programs:
+            pairs = [f"{key}={value}" for key, value in {**settings, **program.settings}.items()]
+            numbers = (first, program.members, releases, rejects)
+            command = tied_to_parent([*program.command, topic, *map(str, numbers), *pairs])
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=writer, stderr=subprocess.DEVNULL)
+            self._children.append(child)
+            first += program.members
+        os.close(writer)
         self._rest = b""  # owner: its thread; the beginning of a line
 
     def __exit__(self, failure: type[BaseException] | None = None, *_: object) -> None:
-        """Let the members leave, within a timeout; after a failure, end the program at once."""
-        assert self._child.stdin is not None
-        self._child.stdin.close()
+        """Let the members leave, within a timeout; after a failure, end the programs at once."""
+        self._is_leaving.set()
+        for child in self._children:
+            assert child.stdin is not None
+            child.stdin.close()
         if failure is None:
             self._thread.join(LEAVE_TIMEOUT_S)
-        self._child.kill()
+        for child in self._children:
+            child.kill()
         self._thread.join()
 
     def _turn(self) -> None:
-        assert self._child.stdout is not None
-        heard = os.read(self._child.stdout.fileno(), READ_BYTES)
+        if not select.select([self._output], [], [], LOOK_S)[0]:
+            if not self._is_leaving.is_set():
+                codes = [child.poll() for child in self._children]
+                assert codes == [None] * len(codes), f"members have ended: {codes}"
+            return
+        heard = os.read(self._output, READ_BYTES)
         if heard:
             *lines, self._rest = (self._rest + heard).split(b"\n")
             for line in lines:
                 self._deliveries.add(line.decode())
             return
         self._stopping.set()
-        code = self._child.wait()
-        assert code == 0, f"the members ended with {code}"
+        codes = [child.wait() for child in self._children]
+        assert codes == [0] * len(codes), f"the members ended with {codes}"
 
     def _close(self) -> None:
-        self._child.kill()
-        with self._child:
-            pass  # its pipes are closed
+        for child in self._children:
+            child.kill()
+            with child:
+                pass  # its pipes are closed
+        os.close(self._output)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -21,29 +20,17 @@ const pollTime = 200 * time.Millisecond
 
 var letters = map[kgo.AckStatus]string{kgo.AckAccept: "A", kgo.AckRelease: "L", kgo.AckReject: "R"}
 
-type output struct {
-	mutex sync.Mutex
-	out   *bufio.Writer
-}
-
-func (o *output) print(format string, values ...any) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	fmt.Fprintf(o.out, format+"\n", values...)
-}
-
-func (o *output) flush() {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	if o.out.Flush() != nil {
+// Writes lines at once, by one write.
+func tell(lines *strings.Builder) {
+	if _, err := os.Stdout.WriteString(lines.String()); err != nil {
 		os.Exit(1) // nobody reads any more
 	}
+	lines.Reset()
 }
 
 type member struct {
 	id                 int
 	released, rejected int64
-	out                *output
 	mutex              sync.Mutex
 	failed             map[int32]error // by partition, since the last flush
 }
@@ -82,20 +69,24 @@ func (m *member) run(ctx context.Context, topic string, settings map[string]stri
 	if err != nil {
 		return err
 	}
+	var lines strings.Builder
 	for ctx.Err() == nil {
 		waiting, cancel := context.WithTimeout(ctx, pollTime)
 		fetches := client.PollFetches(waiting)
 		cancel()
 		fetches.EachError(func(_ string, partition int32, err error) {
 			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-				m.out.print("X %d %d %v", m.id, partition, err)
+				fmt.Fprintf(&lines, "X %d %d %s\n", m.id, partition, oneLine(err))
 			}
 		})
 		records := fetches.Records()
 		for _, record := range records {
-			how := m.how(record)
-			m.out.print("G %d %d %d %d %s", m.id, record.Partition, record.Offset, record.DeliveryCount(), letters[how])
-			record.Ack(how)
+			letter := letters[m.how(record)]
+			fmt.Fprintf(&lines, "G %d %d %d %d %s\n", m.id, record.Partition, record.Offset, record.DeliveryCount(), letter)
+		}
+		tell(&lines)
+		for _, record := range records {
+			record.Ack(m.how(record))
 		}
 		if err := client.FlushAcks(context.Background()); err != nil {
 			return err
@@ -103,18 +94,22 @@ func (m *member) run(ctx context.Context, topic string, settings map[string]stri
 		m.mutex.Lock()
 		for _, record := range records {
 			if err := m.failed[record.Partition]; err != nil {
-				m.out.print("E %d %d %d %s", m.id, record.Partition, record.Offset, strings.ReplaceAll(err.Error(), "\n", " "))
+				fmt.Fprintf(&lines, "E %d %d %d %s\n", m.id, record.Partition, record.Offset, oneLine(err))
 			} else {
-				m.out.print("D %d %d %d", m.id, record.Partition, record.Offset)
+				fmt.Fprintf(&lines, "D %d %d %d\n", m.id, record.Partition, record.Offset)
 			}
 		}
 		clear(m.failed)
 		m.mutex.Unlock()
-		m.out.flush()
+		tell(&lines)
 	}
 	client.LeaveGroup()
 	client.Close()
 	return nil
+}
+
+func oneLine(err error) string {
+	return strings.ReplaceAll(err.Error(), "\n", " ")
 }
 
 func number(text string) int64 {
@@ -126,18 +121,17 @@ func number(text string) int64 {
 }
 
 func main() {
-	topic, members := os.Args[1], int(number(os.Args[2]))
+	topic, first, members := os.Args[1], int(number(os.Args[2])), int(number(os.Args[3]))
 	settings := map[string]string{}
-	for _, setting := range os.Args[5:] {
+	for _, setting := range os.Args[6:] {
 		key, value, _ := strings.Cut(setting, "=")
 		settings[key] = value
 	}
-	out := &output{out: bufio.NewWriter(os.Stdout)}
 	ctx, stop := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	for id := range members {
 		m := &member{
-			id: id, released: number(os.Args[3]), rejected: number(os.Args[4]), out: out, failed: map[int32]error{},
+			id: first + id, released: number(os.Args[4]), rejected: number(os.Args[5]), failed: map[int32]error{},
 		}
 		group.Go(func() {
 			if err := m.run(ctx, topic, settings); err != nil {
@@ -149,5 +143,4 @@ func main() {
 	io.Copy(io.Discard, os.Stdin) // until it ends
 	stop()
 	group.Wait()
-	out.flush()
 }
