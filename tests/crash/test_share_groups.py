@@ -31,7 +31,7 @@ from tests.support.kafka.share_members import (
     java_members,
     librdkafka_members,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import START_TIMEOUT_MS, eventually
 
 TOPIC, GROUP, PARTITIONS = "shared", "workers", 4
 RECORDS = 50  # of each partition, before each kill or whenever few are left
@@ -138,6 +138,12 @@ def test_every_record_is_settled_once_whichever_broker_is_killed(
     deliveries = Deliveries()
     work = Work(cluster.bootstrap, programs, deliveries)
     with ShareMembers(programs, settings, TOPIC, deliveries, releases=RELEASES, rejects=REJECTS) as members:
+        count = sum(program.members for program in programs)
+        eventually(
+            "all members have joined",
+            lambda: members.has_failed or len(described(tools, cluster, "--members")) == count,
+            START_TIMEOUT_MS,
+        )
         for node in cluster.brokers:
             work.add()
             work.go_on(members)
@@ -182,6 +188,12 @@ def test_the_checker_can_fail(reports: list[str], mistakes: int) -> None:
 
 def lag(tools: KafkaTools, cluster: BarnabasCluster) -> int:
     """Return the records that the group has not settled, by kafka-share-groups; -1: not known of some partition."""
-    result = tools.run("kafka-share-groups", "--bootstrap-server", cluster.bootstrap, "--describe", "--group", GROUP)
-    lags = [line.split()[4] for line in result.stdout.splitlines() if line.startswith(f"{GROUP} ")]
+    lags = [line.split()[4] for line in described(tools, cluster)]
     return sum(map(int, lags)) if len(lags) == PARTITIONS and "-" not in lags else -1
+
+
+def described(tools: KafkaTools, cluster: BarnabasCluster, *what: str) -> list[str]:
+    """Return the lines of kafka-share-groups about the group."""
+    where = ("--bootstrap-server", cluster.bootstrap)
+    result = tools.run("kafka-share-groups", *where, "--describe", "--group", GROUP, *what)
+    return [line for line in result.stdout.splitlines() if line.startswith(f"{GROUP} ")]
