@@ -106,6 +106,7 @@ class RequestContext:
     token_id: bytes | None = None  # of the delegation token to create, if a broker that forwards it has drawn one
     attempt: Attempt | None = None  # which request of a broker it is, if one has forwarded it
     checksum: int = 0  # of a forwarded request and its principal
+    epoch: int = -1  # of the controller when a forwarded request came
 
     def with_principal(self, principal: str) -> RequestContext:
         """Return the same of a client that has authenticated."""

@@ -50,7 +50,8 @@ _VERSION_BYTES: Final = 2
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Handle the inner request, and put its response into an envelope."""
     check_cluster(services, request)
-    inner, api = _open(services, request)
+    epoch = services.controller.epoch  # Why first: a handler may take its time, and the lead may go and come back
+    inner, api = _open(services, request, epoch)
     log.debug(
         "%s of %s at %s, forwarded by %s",
         api.name, inner.context.principal, inner.context.client_address, request.context.client_address,
@@ -73,7 +74,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return then(answer, enclosed, refuse)
 
 
-def _open(services: ControllerServices, request: Request) -> tuple[Request, Api]:
+def _open(services: ControllerServices, request: Request, epoch: int) -> tuple[Request, Api]:
     """Return the inner request and its row; raises ApiError for the envelope."""
     buffer = memoryview(request.message.request_data)
     try:
@@ -86,12 +87,12 @@ def _open(services: ControllerServices, request: Request) -> tuple[Request, Api]
         message = request_class(header.api_key).decode(buffer, header.api_version, offset)
     except MalformedMessageError as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Failed to parse the request in the envelope: {error}") from error
-    inner = Request.for_message(header, message, _client_context(request))
+    inner = Request.for_message(header, message, _client_context(request, epoch))
     inner.api = api
     return inner, api
 
 
-def _client_context(request: Request) -> RequestContext:
+def _client_context(request: Request, epoch: int) -> RequestContext:
     """Return the context of the client that sent the inner request."""
     message = request.message
     try:
@@ -111,6 +112,7 @@ def _client_context(request: Request) -> RequestContext:
         token_id=token_id_of(message),
         attempt=attempt_of(message),
         checksum=zlib.crc32(message.request_data, zlib.crc32(message.request_principal or b"")),
+        epoch=epoch,
     )
 
 

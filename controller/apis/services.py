@@ -10,6 +10,7 @@ from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.answers import Outcome, Reply
 from barnabas.broker.requests.parking import Answer, Park
 from barnabas.controller.decision import Charge, no_charge
+from barnabas.controller.event_loop import NotControllerError
 from barnabas.controller.forwarded import once
 from barnabas.controller.forwarded.once import Asked, Attempts
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -125,6 +126,8 @@ def decide_once(
     asked = Asked(attempt, request.context.checksum, request.header.api_key, request.version)
 
     def decide_attempt(view: View) -> Decision[Message]:
+        if services.controller.epoch != request.context.epoch:  # once.py, rule 5
+            raise NotControllerError(once.EARLIER)
         services.attempts.check(attempt)
         return once.decide_once(view, asked, decide, answer, keeps_answer=keeps_answer)
 

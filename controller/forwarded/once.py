@@ -9,9 +9,8 @@ Rules
 3. A decision without records leaves nothing, and the next attempt is decided anew: nothing was done.
 4. An attempt that comes after a later one of the same sender is refused: nobody waits for it. Otherwise, a request
    whose refusal was reported to the client could still be carried out.
-
-Rule 4 beyond what the log has is known to this process only. A decision without records is forgotten with the lead, and
-so is what comes late from before it: the connection led to a controller that is not active any more.
+5. An attempt that came in an earlier epoch of this controller is refused, also if this controller has the lead again.
+   Rule 4 beyond what the log has is known to one process only, and another one may have refused a later attempt.
 
 Threads: the event thread.
 """
@@ -31,6 +30,7 @@ from barnabas.protocol.schema import Message
 R = TypeVar("R")
 
 LATE: Final = "The broker that forwarded the request has sent it again meanwhile, or given it up."
+EARLIER: Final = "The request came before this controller lost the lead and had it again."
 NOT_KEPT: Final = "The request was carried out, but its answer is not known any more."
 ANOTHER: Final = "Another request had this number."
 

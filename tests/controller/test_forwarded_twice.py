@@ -5,6 +5,7 @@ Covers `controller/apis/services.py`, and by their requests all APIs that broker
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from typing import Any
 
@@ -228,6 +229,22 @@ def test_what_comes_late_is_not_carried_out(cluster: Cluster) -> None:
     assert cluster.image.topic("new") is not None
 
 
+def test_what_came_before_the_lead_was_lost_is_not_carried_out_after_it_is_back(cluster: Cluster) -> None:
+    first, other = cluster.askers[100], cluster.askers[101]
+    request = first.envelope(RequestHeader(20, 6, 7, "c"), deletion("new"), Attempt(SENDER, 1))
+    waiting = Waiting(request)
+    waiting.wait(TABLE[ApiKey.ENVELOPE].handle(first.services, request))
+    cluster.quorum.quorum.elect(101)  # while the event thread of the first one does something else
+    other.rig.controller.loop.step()
+    refused = other.forward(RequestHeader(20, 6, 7, "c"), deletion("new"), Attempt(SENDER, 1, 2))
+    assert refused.responses[0].error_code == UNKNOWN
+    other.forward(RequestHeader(19, 7, 7, "c"), creation("new"), Attempt(OTHER, 3))
+    cluster.quorum.elect(100)
+    assert isinstance(waiting.response, ApiError)
+    assert waiting.response.code is ErrorCode.NOT_CONTROLLER
+    assert cluster.image.topic("new") is not None
+
+
 def test_without_a_number_nothing_is_remembered() -> None:
     asker = Asker(0)
     header = RequestHeader(19, 7, 7, "c")
@@ -244,6 +261,21 @@ def submit(cluster: Cluster, message: Any, nth: int) -> Waiting:
     waiting.wait(TABLE[ApiKey.ENVELOPE].handle(asker.services, request))
     asker.rig.controller.loop.step()
     return waiting
+
+
+def test_what_a_handler_holds_while_the_lead_goes_and_comes_back_is_not_carried_out(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(*_: object) -> list[object]:
+        cluster.quorum.elect(101)
+        cluster.quorum.elect(100)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    waiting = submit(cluster, quota({"ip": "slow.example"}), 1)
+    assert isinstance(waiting.response, ApiError)
+    assert waiting.response.code is ErrorCode.NOT_CONTROLLER
+    assert not cluster.image.security.quotas
 
 
 def test_one_in_flight_is_answered_together_with_the_first(cluster: Cluster) -> None:
