@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -51,6 +52,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
     """Do not run a test again that ended its process."""
     reruns.end_of_worker(sched.config, crashitem)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, bool | None, bool | None]:
+    """Put back the handlers that a test has set, such as one that calls a server's main function."""
+    former = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return (yield)
+    finally:
+        for number, handler in former.items():
+            if handler is not None:  # None: not set by Python
+                signal.signal(number, handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -124,5 +125,7 @@ def _lives(first: int, count: int, jobs: int) -> Iterator[Lived]:
     if jobs == 1:  # in this process, which can then be paused by a signal
         yield from map(lived, seeds)
         return
-    with get_context("fork").Pool(jobs or os.cpu_count()) as pool:
+    # Why the signal: the pool ends its workers by it, and a forked one has the handler of this process.
+    ending = (signal.SIGTERM, signal.SIG_DFL)
+    with get_context("fork").Pool(jobs or os.cpu_count(), signal.signal, ending) as pool:
         yield from pool.imap(lived, seeds, chunksize=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def test_a_stopped_run_goes_on_with_the_same_digest(tmp_path: Path) -> None:
     assert said[-2].startswith("goes on after 6")
     assert run(load(file, 7), 10_000, 1, file, said.append), "nothing is left to do"
     assert load(file, 7) == whole
+
+
+def test_workers_end_whatever_the_process_does_with_signals() -> None:
+    former = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        assert run(Progress(7), 10_000, 2, None, lambda _line: None)
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def test_a_broken_rule_ends_the_run(tmp_path: Path) -> None:
