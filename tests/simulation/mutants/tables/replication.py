@@ -64,9 +64,8 @@ REPLICATION: Final = {
     ),
     "divergence-is-not-truncated": Mutant(
         "broker.replication.fetching.fetcher",
-        "partition.truncate_to(offset, leader_epoch=fetched.leader_epoch)\n        return fetched._replace("
-        "fetch_offset=offset,",
-        "offset = held.log_end_offset\n        return fetched._replace(fetch_offset=offset,",
+        "partition.truncate_to(offset, leader_epoch=fetched.leader_epoch)",
+        "offset = held.log_end_offset",
         "a follower drops the records that its leader does not have",
     ),
     "divergence-in-an-epoch-is-missed": Mutant(

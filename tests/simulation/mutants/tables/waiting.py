@@ -42,8 +42,8 @@ WAITING: Final = {
     ),
     "pushes-wake-nobody": Mutant(
         "broker.replication.leadership",
-        "for tp in errors:  # Why all",
-        "for tp, _ in ():  # Why all",
+        "self._complete_delayed([*errors, *dropped])",
+        "pass",
         "a request that waits at a former leader is answered at the push",
         "e4979d3",
     ),
