@@ -311,15 +311,40 @@ def iter_records(batch: Buffer, position: int = 0) -> Iterator[Record]:
         raise MalformedMessageError(f"{len(payload) - cursor} bytes follow the last record of a batch")
 
 
-def _read_record(payload: bytes, cursor: int, header: BatchHeader) -> tuple[Record, int]:
+def iter_records_without_headers(payload: bytes, header: BatchHeader) -> Iterator[Record]:
+    """Yield the records of a batch from its decompressed payload, and skip their headers unread: there may be millions.
+
+    Raises MalformedMessageError at the first damaged record.
+    """
+    cursor = 0
+    for _ in range(header.record_count):
+        offset, timestamp, key, value, _, cursor = _read_fields(payload, cursor, header)
+        yield Record(offset, timestamp, key, value, ())
+    if cursor != len(payload):
+        raise MalformedMessageError(f"{len(payload) - cursor} bytes follow the last record of a batch")
+
+
+def _read_fields(
+    payload: bytes, cursor: int, header: BatchHeader
+) -> tuple[int, int, bytes | None, bytes | None, int, int]:
+    """Return a record's offset, timestamp, key and value, where its headers begin, and where it ends."""
     length, cursor = read_varint(payload, cursor)
     end = cursor + length
-    if length < 0 or end > len(payload):
+    if length < 1 or end > len(payload):
         raise MalformedMessageError(f"a record of {length} bytes does not fit its batch")
     timestamp_delta, cursor = read_varlong(payload, cursor + 1)
     offset_delta, cursor = read_varint(payload, cursor)
     key, cursor = _read_bytes(payload, cursor, end)
     value, cursor = _read_bytes(payload, cursor, end)
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        timestamp = header.max_timestamp
+    else:
+        timestamp = header.base_timestamp + timestamp_delta
+    return header.base_offset + offset_delta, timestamp, key, value, cursor, end
+
+
+def _read_record(payload: bytes, cursor: int, header: BatchHeader) -> tuple[Record, int]:
+    offset, timestamp, key, value, cursor, end = _read_fields(payload, cursor, header)
     header_count, cursor = read_varint(payload, cursor)
     if header_count < 0 or header_count > end - cursor:
         raise MalformedMessageError(f"a record cannot have {header_count} headers")
@@ -333,14 +358,10 @@ def _read_record(payload: bytes, cursor: int, header: BatchHeader) -> tuple[Reco
         headers.append((name.decode("utf-8", "replace"), content))
     if cursor != end:
         raise MalformedMessageError(f"a record is {end - cursor} bytes longer than its fields")
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        timestamp = header.max_timestamp
-    else:
-        timestamp = header.base_timestamp + timestamp_delta
     sequence = NO_SEQUENCE
     if header.base_sequence >= 0:
-        sequence = (header.base_sequence + offset_delta) & INT32_MAX
-    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers), sequence), end
+        sequence = (header.base_sequence + offset - header.base_offset) & INT32_MAX
+    return Record(offset, timestamp, key, value, tuple(headers), sequence), end
 
 
 def _read_bytes(payload: bytes, cursor: int, end: int) -> tuple[bytes | None, int]:

@@ -16,7 +16,7 @@ Source: Kafka's RecordsUtil.downConvert and LazyDownConversionRecords, 3.9.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import MalformedMessageError
@@ -26,11 +26,11 @@ from barnabas.protocol.records.batch import (
     BatchHeader,
     Record,
     iter_headers,
+    iter_records_without_headers,
     records_payload,
 )
 from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError
 from barnabas.protocol.records.message_set import MAGIC_V0, encode_message, encode_wrapper
-from barnabas.protocol.records.varint import read_varint, read_varlong
 
 #: The most bytes that the records of one compressed batch may take before compression, as they are and in an older
 #: format.
@@ -70,7 +70,7 @@ def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int
             break
         payload = _payload(batches, position, header)
         try:
-            converted, done = _convert(header, _records(payload, header), magic, first_offset)
+            converted, done = _convert(header, iter_records_without_headers(payload, header), magic, first_offset)
         except struct.error:
             raise MalformedMessageError("a timestamp of a record has more than 64 bits") from None
         work += max(done, len(payload))
@@ -87,35 +87,6 @@ def _payload(batches: Buffer, position: int, header: BatchHeader) -> bytes:
         return bytes(records_payload(batches, position, header, WRAPPED_MAX))
     except DecompressedTooLargeError:
         raise WrapperTooLargeError(f"a batch decompresses to more than {WRAPPED_MAX} bytes") from None
-
-
-def _records(payload: bytes, header: BatchHeader) -> Iterator[Record]:
-    """Yield the records of a batch without their headers; raises MalformedMessageError at the first damaged one."""
-    is_stamped = bool(header.attributes & LOG_APPEND_TIME_BIT)
-    cursor = 0
-    for _ in range(header.record_count):
-        length, cursor = read_varint(payload, cursor)
-        end = cursor + length
-        if length < 1 or end > len(payload):
-            raise MalformedMessageError(f"a record of {length} bytes does not fit its batch")
-        timestamp_delta, cursor = read_varlong(payload, cursor + 1)
-        offset_delta, cursor = read_varint(payload, cursor)
-        key, cursor = _read_bytes(payload, cursor, end)
-        value, cursor = _read_bytes(payload, cursor, end)
-        timestamp = header.max_timestamp if is_stamped else header.base_timestamp + timestamp_delta
-        yield Record(header.base_offset + offset_delta, timestamp, key, value, ())
-        cursor = end
-    if cursor != len(payload):
-        raise MalformedMessageError(f"{len(payload) - cursor} bytes follow the last record of a batch")
-
-
-def _read_bytes(payload: bytes, cursor: int, end: int) -> tuple[bytes | None, int]:
-    length, cursor = read_varint(payload, cursor)
-    if length == -1:
-        return None, cursor
-    if not 0 <= length <= end - cursor:
-        raise MalformedMessageError(f"a field of {length} bytes does not fit its record")
-    return payload[cursor : cursor + length], cursor + length
 
 
 def _convert(header: BatchHeader, records: Iterable[Record], magic: int, first_offset: int) -> DownConverted:
