@@ -161,7 +161,7 @@ class Session:
             if watcher is None or watcher != self._watcher:
                 stirred += self._stir(list(self.idle))
             else:
-                stirred += self._revisit(watcher, now_ms)
+                stirred += self._revisit(now_ms)
         for item in changed:
             key = self.key(item)
             if key in self.idle:
@@ -228,8 +228,8 @@ class Session:
         with self.lock:
             if key in self._woken:
                 return True
-            cached, watcher = self.idle.get(key), self._watcher
-            if cached is None or (watcher is not None and self._is_still_idle(cached, watcher)):
+            cached = self.idle.get(key)
+            if cached is None or self._is_still_idle(cached):
                 return False
             stirred = self._make_due([key])
             self._woken[key] = cached
@@ -273,18 +273,19 @@ class Session:
                     resting.append((cached.item.tp, key))
         idle_partitions.add(self, resting)
         # Why again: what happened in between has woken nobody.
-        self._stir([key for _, key in resting if not self._is_still_idle(self.idle[key], watcher)])
+        self._stir([key for _, key in resting if not self._is_still_idle(self.idle[key])])
 
-    def _is_still_idle(self, cached: CachedPartition, watcher: Watcher) -> bool:
+    def _is_still_idle(self, cached: CachedPartition) -> bool:
         assert self._idle_partitions is not None
-        partition = cached.partition
+        partition, watcher = cached.partition, self._watcher
         return (
             partition is not None
+            and watcher is not None
             and self._idle_partitions.hosted.find(cached.item.tp) is partition
             and cached.is_idle(partition, watcher)
         )
 
-    def _revisit(self, watcher: Watcher, now_ms: int) -> list[Stirred]:
+    def _revisit(self, now_ms: int) -> list[Stirred]:
         """Compare some idle partitions again, so that each is compared every REVISIT_MS."""
         count = len(self.idle) * (now_ms - self._revisited_ms) // REVISIT_MS
         if count <= 0:
@@ -292,7 +293,7 @@ class Session:
         self._revisited_ms = now_ms
         changed: list[Key] = []
         for key, cached in list(islice(self.idle.items(), count)):
-            if self._is_still_idle(cached, watcher):
+            if self._is_still_idle(cached):
                 self._count_reads(cached)
                 del self.idle[key]
                 self.idle[key] = cached

@@ -135,7 +135,7 @@ class Leadership:
         if self.log_dirs is not None:
             self.log_dirs.wake()
         # Why all: an ISR that the controller shrank moves the high watermark within an epoch too.
-        self._complete_delayed([*errors, *dropped])
+        self._manager.complete_all_delayed([*errors, *dropped])
         return errors
 
     def end_leaderships(self, topics: Sequence[TopicState]) -> None:
@@ -209,7 +209,7 @@ class Leadership:
         for tp in held:
             for listener in self.listeners:
                 listener.on_resignation(tp, None)
-        self._complete_delayed(held)
+        self._manager.complete_all_delayed(held)
 
     # Under the lock
 
@@ -322,16 +322,11 @@ class Leadership:
             for partition in followed:
                 listener.on_resignation(partition.tp, partition.leader_epoch)
 
-    def _complete_delayed(self, tps: Sequence[TopicPartition]) -> None:
-        self._manager.wake_idle(tps)
-        for tp in tps:
-            self._manager.complete_watchers(tp)
-
     def _notify_stopped(self, stopped: list[TopicPartition]) -> None:
         for tp in stopped:
             for listener in self.listeners:
                 listener.on_resignation(tp, None)
-        self._complete_delayed(stopped)
+        self._manager.complete_all_delayed(stopped)
         held = {p.tp.topic for p in self._hosted.online()}
         for topic in {tp.topic for tp in stopped} - held:
             self._manager.stats.remove(topic)

@@ -16,7 +16,7 @@ Source: Kafka's ReplicaManager (4.3), without its callbacks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -228,8 +228,13 @@ class ReplicaManager:
 
     def complete_delayed(self, tp: TopicPartition) -> None:
         """Wake the operations that wait for this partition; the caller holds no lock of a partition or log."""
-        self.wake_idle((tp,))
-        self.complete_watchers(tp)
+        self.complete_all_delayed((tp,))
+
+    def complete_all_delayed(self, tps: Collection[TopicPartition]) -> None:
+        """The same for several: one response tells of all, and each request for idle ones is tried once."""
+        self.wake_idle(tps)
+        for tp in tps:
+            self.complete_watchers(tp)
 
     def complete_watchers(self, tp: TopicPartition) -> None:
         """Wake those that watch it; the rest of `complete_delayed`, after `wake_idle`."""
@@ -242,12 +247,13 @@ class ReplicaManager:
     def wake_idle(self, tps: Iterable[TopicPartition]) -> None:
         """Read these partitions again in the sessions where they are idle; try their waiting requests once.
 
-        For several, it is called before `complete_watchers` of each. So one response tells of all, and each request is
-        tried once.
+        It comes before `complete_watchers` of each.
         """
         idle_partitions = self.idle_partitions
-        # Why a dict: the order must not depend on addresses (`tests/simulation`).
-        sessions = dict.fromkeys(each for tp in tps if idle_partitions.has(tp) for each in idle_partitions.wake(tp))
+        sessions: dict[Hashable, None] = {}  # Why no set: the order must not depend on addresses (`tests/simulation`)
+        for tp in tps:
+            if idle_partitions.has(tp):
+                sessions.update(dict.fromkeys(idle_partitions.wake(tp)))
         for session in sessions:
             self.purgatories.fetch.check_and_complete(session)
 

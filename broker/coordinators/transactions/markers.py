@@ -103,8 +103,7 @@ class MarkerWriter:
             gathering: Gathering[TopicPartition, ErrorCode] = Gathering(len(partitions), reply)
             for tp in partitions:
                 self._write_one(marker, tp, partial(gathering.add, tp), moved)
-        for tp in moved:
-            self._replica_manager.complete_delayed(tp)
+        self._replica_manager.complete_all_delayed(moved)
 
     def _write_one(
         self, marker: Marker, tp: TopicPartition, done: Completion[ErrorCode], moved: set[TopicPartition]

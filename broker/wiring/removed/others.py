@@ -22,6 +22,7 @@ from barnabas.protocol.messages.k08_offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from barnabas.protocol.removed import k02_list_offsets as offsets_v0
 from barnabas.protocol.removed import k32_describe_configs as configs_v0
 
 if TYPE_CHECKING:
@@ -85,8 +86,6 @@ def _config(entry: Any) -> configs_v0.DescribeConfigsResourceResult:
 
 def _listed_offsets(message: Any) -> Message:
     """Change an error of the whole request; other answers are made in v0 (`list_offsets`)."""
-    from barnabas.protocol.removed import k02_list_offsets as offsets_v0
-
     row, topic_row = offsets_v0.ListOffsetsPartitionResponse, offsets_v0.ListOffsetsTopicResponse
     topics = [
         topic_row(name=topic.name, partitions=[copied(each, row) for each in topic.partitions])

@@ -278,8 +278,8 @@ class FakePartitions:
         moved.add(tp)
         return 0
 
-    def complete_delayed(self, tp: TopicPartition) -> None:
-        self.events.append(("wake", tp))
+    def complete_all_delayed(self, tps: Collection[TopicPartition]) -> None:
+        self.events += [("wake", tp) for tp in tps]
 
 
 class FakeGroups:

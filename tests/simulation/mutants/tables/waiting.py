@@ -42,7 +42,7 @@ WAITING: Final = {
     ),
     "pushes-wake-nobody": Mutant(
         "broker.replication.leadership",
-        "self._complete_delayed([*errors, *dropped])",
+        "self._manager.complete_all_delayed([*errors, *dropped])",
         "pass",
         "a request that waits at a former leader is answered at the push",
         "e4979d3",
