@@ -18,6 +18,7 @@ from benchmarks.rounds import WARM_UPS_MAX, is_warm
 from benchmarks.systems import System, memory_mb, port_of, remove, start, used_cpu_seconds
 from benchmarks.wide import figures, topics
 from benchmarks.workloads.partitions import write_to_each
+from tests.support.waiting import eventually
 
 LOOP: Final = Loop(connections=10, in_flight=2)
 WRITTEN: Final = 10  # partitions that get the load, whatever their number
@@ -73,7 +74,7 @@ def three_brokers(tools: Tools, system: System, partitions: int) -> Generator[Sa
             start_ns = tools.clock.monotonic_ns()
             topics.create(brokers[0], made, len(brokers))
             yield figures.CREATED, tools.seconds_since(start_ns)
-            topics.await_led(brokers, made, tools.clock, POLL_MS)
+            topics.await_led(brokers, made, POLL_MS)
             yield figures.KNOWN, tools.seconds_since(start_ns)
             tools.pause(tools.times.settle_ms)
             yield figures.IDLE_CPU, idle_cpu_percent(tools, system)
@@ -83,7 +84,7 @@ def three_brokers(tools: Tools, system: System, partitions: int) -> Generator[Sa
             start_ns = tools.clock.monotonic_ns()
             os.kill(system.pids[f"broker {KILLED}"], signal.SIGKILL)
             left = [broker for number, broker in enumerate(brokers) if number != KILLED]
-            topics.await_led(left, made, tools.clock, FAILOVER_POLL_MS, KILLED)
+            topics.await_led(left, made, FAILOVER_POLL_MS, KILLED)
             yield figures.FAILOVER, tools.seconds_since(start_ns)
     finally:
         system.stop()
@@ -98,7 +99,7 @@ def one_broker(tools: Tools, system: System, partitions: int) -> Generator[Sampl
         start(system)
         with connection(port_of(system)) as broker:
             topics.create(broker, made, 1)
-            topics.await_led([broker], made, tools.clock, POLL_MS)
+            topics.await_led([broker], made, POLL_MS)
         for name, size in made.items():
             write_to_each(system, name, size)
         start_ns = tools.clock.monotonic_ns()
@@ -108,7 +109,12 @@ def one_broker(tools: Tools, system: System, partitions: int) -> Generator[Sampl
         start_ns = tools.clock.monotonic_ns()
         system.launch()
         with connection(port_of(system)) as broker:
-            topics.poll(lambda: topics.is_acknowledged(broker, last, made[last] - 1, tools.clock), tools.clock, POLL_MS)
+            eventually(
+                "a record is acknowledged",
+                lambda: topics.is_acknowledged(broker, last, made[last] - 1, tools.clock),
+                topics.TIMEOUT_MS,
+                POLL_MS,
+            )
         yield figures.RESTARTED, tools.seconds_since(start_ns)
         system.await_usable()
         tools.pause(tools.times.settle_ms)

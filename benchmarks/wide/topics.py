@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import select
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
@@ -14,6 +13,7 @@ from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataReq
 from barnabas.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from benchmarks.quorum.topics import CREATE_VERSION, METADATA_VERSION, TopicError
+from tests.support.waiting import eventually
 
 LARGEST: Final = 1_000  # partitions of a topic
 TIMEOUT_MS: Final = 600_000
@@ -52,17 +52,23 @@ def are_led(found: Iterable[int], partitions: int, gone: int | None = None) -> b
 def await_led(
     brokers: Iterable[NodeConnection],
     topics: Mapping[str, int],
-    clock: Clock,
     every_ms: int,
     gone: int | None = None,
 ) -> None:
-    """Wait until each broker lists a leader of each partition that is not the one that is gone; raises TopicError.
+    """Wait until each broker lists a leader of each partition that is not the one that is gone.
+
+    Raises WaitTimeoutError.
 
     A topic that is led is not asked for again, so that asking costs little.
     """
     for broker in brokers:
         for name, partitions in topics.items():
-            poll(lambda b=broker, n=name, p=partitions: are_led(leaders(b, n), p, gone), clock, every_ms)  # type: ignore[misc]
+            eventually(
+                f"{name} is led",
+                lambda b=broker, n=name, p=partitions: are_led(leaders(b, n), p, gone),  # type: ignore[misc]
+                TIMEOUT_MS,
+                every_ms,
+            )
 
 
 def is_acknowledged(to: NodeConnection, topic: str, partition: int, clock: Clock) -> bool:
@@ -74,12 +80,3 @@ def is_acknowledged(to: NodeConnection, topic: str, partition: int, clock: Clock
     except NodeConnectionError:
         return False
     return bool(response.responses[0].partition_responses[0].error_code == ErrorCode.NONE)
-
-
-def poll(probe: Callable[[], bool], clock: Clock, every_ms: int) -> None:
-    """Call the probe until it is true, with a pause after each call; raises TopicError when time is up."""
-    end_ms = clock.monotonic_ms() + TIMEOUT_MS
-    while not probe():
-        if clock.monotonic_ms() >= end_ms:
-            raise TopicError(f"not within {TIMEOUT_MS // 1000} s")
-        select.select([], [], [], every_ms / 1000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,25 +81,32 @@ def test_kafka_python(old: tuple[str, str], unused_name: str, is_told: bool) -> 
     assert read == VALUES
 
 
-@pytest.mark.parametrize("is_told", [False, True], ids=["it finds out", "it is told"])
-def test_librdkafka(old: tuple[str, str], unused_name: str, is_told: bool) -> None:
-    """`api.version.request=false` is librdkafka's setting for brokers that it cannot ask."""
-    settings: dict[str, Any] = {"bootstrap.servers": old[1]}
-    if is_told:
-        settings |= {"api.version.request": False, "broker.version.fallback": f"{old[0]}.0"}
-    producer = Producer(settings)
+def librdkafka_round_trip(
+    producing: Mapping[str, Any], consuming: Mapping[str, Any], topic: str, key: str | None = None
+) -> list[str]:
+    """Produce the values and return what a group of one reads."""
+    producer = Producer(dict(producing))
     for value in VALUES:
-        producer.produce(unused_name, value)
+        producer.produce(topic, value, key=key)
     assert producer.flush(TIMEOUT_S) == 0
-    reader = Consumer({**settings, "group.id": unused_name, "auto.offset.reset": "earliest"})
-    reader.subscribe([unused_name])
+    reader = Consumer({**consuming, "group.id": topic, "auto.offset.reset": "earliest"})
+    reader.subscribe([topic])
     read: list[str] = []
     while len(read) < len(VALUES):
         messages = reader.consume(len(VALUES), TIMEOUT_S)
         assert messages, f"only {read}"
         read += [message.value().decode() for message in messages if message.error() is None]
     reader.close()
-    assert read == VALUES
+    return read
+
+
+@pytest.mark.parametrize("is_told", [False, True], ids=["it finds out", "it is told"])
+def test_librdkafka(old: tuple[str, str], unused_name: str, is_told: bool) -> None:
+    """`api.version.request=false` is librdkafka's setting for brokers that it cannot ask."""
+    settings: dict[str, Any] = {"bootstrap.servers": old[1]}
+    if is_told:
+        settings |= {"api.version.request": False, "broker.version.fallback": f"{old[0]}.0"}
+    assert librdkafka_round_trip(settings, settings, unused_name) == VALUES
 
 
 @pytest.mark.needs("go")
@@ -154,19 +161,8 @@ def test_librdkafka_as_for_older_brokers(
     old: tuple[str, str], unused_name: str, release: str, compression: str
 ) -> None:
     settings = {"bootstrap.servers": old[1], "api.version.request": False, "broker.version.fallback": release}
-    producer = Producer({**settings, "compression.codec": compression, "linger.ms": 50})
-    for value in VALUES:
-        producer.produce(unused_name, value, key="k")
-    assert producer.flush(TIMEOUT_S) == 0
-    reader = Consumer({**settings, "group.id": unused_name, "auto.offset.reset": "earliest"})
-    reader.subscribe([unused_name])
-    read: list[str] = []
-    while len(read) < len(VALUES):
-        messages = reader.consume(len(VALUES), TIMEOUT_S)
-        assert messages, f"only {read}"
-        read += [message.value().decode() for message in messages if message.error() is None]
-    reader.close()
-    assert read == VALUES
+    producing = {**settings, "compression.codec": compression, "linger.ms": 50}
+    assert librdkafka_round_trip(producing, settings, unused_name, key="k") == VALUES
 
 
 @pytest.mark.parametrize("old", [OLDEST], indirect=True)

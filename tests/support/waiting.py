@@ -19,7 +19,7 @@ class WaitTimeoutError(AssertionError):
     """A condition did not become true in time."""
 
 
-def eventually(description: str, probe: Callable[[], T], timeout_ms: int = TIMEOUT_MS) -> T:
+def eventually(description: str, probe: Callable[[], T], timeout_ms: int = TIMEOUT_MS, poll_ms: int = POLL_MS) -> T:
     """Call the probe until its value is true and return that value. Raises WaitTimeoutError after the timeout."""
     clock = SystemClock()
     end_ms = clock.monotonic_ms() + timeout_ms
@@ -29,4 +29,4 @@ def eventually(description: str, probe: Callable[[], T], timeout_ms: int = TIMEO
             return value
         if clock.monotonic_ms() >= end_ms:
             raise WaitTimeoutError(f"not within {timeout_ms} ms: {description} (last: {value!r})")
-        select.select([], [], [], POLL_MS / 1000)
+        select.select([], [], [], poll_ms / 1000)

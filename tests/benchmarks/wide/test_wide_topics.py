@@ -89,7 +89,7 @@ def test_all_partitions_are_led_by_brokers_that_live() -> None:
 
 def test_a_topic_that_is_led_is_not_asked_for_again() -> None:
     to = Answering(listed([0, 0]), listed([1, -1]), listed([1, 0]))
-    topics.await_led([cast(NodeConnection, to)], {"a": 2, "b": 2}, SystemClock(), every_ms=1)
+    topics.await_led([cast(NodeConnection, to)], {"a": 2, "b": 2}, every_ms=1)
     assert [asked.topics[0].name for asked in to.asked] == ["a", "b", "b"]
 
 

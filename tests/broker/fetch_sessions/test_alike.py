@@ -24,7 +24,7 @@ from barnabas.protocol.messages import k01_fetch as wire
 from barnabas.protocol.messages import k21_delete_records as delete_wire
 from barnabas.protocol.metadata_records import RemoveTopicRecord
 from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers
-from tests.support.broker.broker_rig import BrokerRig, batch, produce, registration, state, topic_id
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch_changes, produce, registration, state, topic_id
 from tests.support.broker.parked import Waiting
 
 PARTITIONS = 5
@@ -64,34 +64,20 @@ class Client:
         changed = {p: item for p, item in wanted.items() if self._sent.get(p) != item}
         gone = sorted(self._sent.keys() - wanted.keys())
         self._sent = wanted
-        request = wire.FetchRequest(
+        request = fetch_changes(
+            (
+                (p, offset, epoch, start if self.is_follower else -1)
+                for p, (offset, epoch, start) in sorted(changed.items())
+            ),
+            gone,
+            id_=id_,
             replica_state=wire.ReplicaState(
                 replica_id=self._replica_id, replica_epoch=self.broker_epoch if self.is_follower else -1
             ),
             isolation_level=self._isolation_level,
             max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=1 << 20,
             session_id=self._session_id,
             session_epoch=self._epoch,
-            topics=[
-                wire.FetchTopic(
-                    topic_id=id_,
-                    partitions=[
-                        wire.FetchPartition(
-                            partition=partition,
-                            fetch_offset=offset,
-                            current_leader_epoch=epoch,
-                            log_start_offset=start if self.is_follower else -1,
-                            partition_max_bytes=1 << 20,
-                        )
-                        for partition, (offset, epoch, start) in sorted(changed.items())
-                    ],
-                )
-            ]
-            if changed
-            else [],
-            forgotten_topics_data=[wire.ForgottenTopic(topic_id=id_, partitions=gone)] if gone else [],
         )
         answer = self._rig.answer(request, 17)
         if isinstance(answer, Waiting):

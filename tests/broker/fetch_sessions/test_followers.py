@@ -10,7 +10,7 @@ import pytest
 from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages import k01_fetch as wire
-from tests.support.broker.broker_rig import BrokerRig, batch, produce, state, topic_id
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch_changes, produce, state
 
 COUNT = 40
 TP = TopicPartition("t", 7)
@@ -28,29 +28,13 @@ class Follower:
         self, *changed: tuple[int, int], forgotten: tuple[int, ...] = (), wait_ms: int = 0, leader_epoch: int = 0
     ) -> Any:
         """Ask for these (partition, offset) and what the session has; returns the response, or a `Waiting`."""
-        request = wire.FetchRequest(
+        request = fetch_changes(
+            ((partition, offset, leader_epoch, 0) for partition, offset in changed),
+            forgotten,
             replica_state=wire.ReplicaState(replica_id=2, replica_epoch=33),
             max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=1 << 20,
             session_id=self._session_id,
             session_epoch=self._epoch,
-            topics=[
-                wire.FetchTopic(
-                    topic_id=topic_id("t"),
-                    partitions=[
-                        wire.FetchPartition(
-                            partition=partition,
-                            fetch_offset=offset,
-                            current_leader_epoch=leader_epoch,
-                            log_start_offset=0,
-                            partition_max_bytes=1 << 20,
-                        )
-                        for partition, offset in changed
-                    ],
-                )
-            ],
-            forgotten_topics_data=[wire.ForgottenTopic(topic_id=topic_id("t"), partitions=list(forgotten))],
         )
         answer = self.rig.answer(request, 17)
         self._epoch += 1

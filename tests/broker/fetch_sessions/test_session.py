@@ -15,8 +15,7 @@ from barnabas.broker.replication.reading import FetchReader
 from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import k01_fetch as wire
-from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch_changes, produce, state
 from tests.support.broker.parked import Waiting
 
 COUNT = 40
@@ -44,13 +43,13 @@ class Consumer:
 
     def fetch(self, *changed: tuple[int, int], wait_ms: int = 500, **about: Any) -> Any:
         """Ask for these (partition, offset) and what the session has; returns the response, or a `Waiting`."""
-        request = fetch(0, session_id=self._session_id, session_epoch=self._epoch, max_wait_ms=wait_ms, **about)
-        request.topics[0].partitions = [
-            wire.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-            for partition, offset in changed
-        ]
-        if not changed:
-            request.topics = []
+        request = fetch_changes(
+            ((partition, offset, -1, -1) for partition, offset in changed),
+            max_wait_ms=wait_ms,
+            session_id=self._session_id,
+            session_epoch=self._epoch,
+            **about,
+        )
         answer = self.rig.answer(request, 13)
         self._epoch += 1
         if not isinstance(answer, Waiting):

@@ -5,7 +5,7 @@ Files are in memory, time is fake; everything else is the real thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -544,4 +544,31 @@ def fetch(offset: int, *, topic: str = "t", partition: int = 0, **about: Any) ->
                 ],
             )
         ],
+    )
+
+
+def fetch_changes(
+    changed: Iterable[tuple[int, int, int, int]],
+    forgotten: Sequence[int] = (),
+    *,
+    id_: bytes = topic_id("t"),
+    **about: Any,
+) -> Any:
+    """A Fetch request in a session, for each (partition, offset, leader epoch, log start); `about` as for `fetch`."""
+    partitions = [
+        fetch_wire.FetchPartition(
+            partition=partition,
+            fetch_offset=offset,
+            current_leader_epoch=epoch,
+            log_start_offset=start,
+            partition_max_bytes=1 << 20,
+        )
+        for partition, offset, epoch, start in changed
+    ]
+    return fetch_wire.FetchRequest(
+        **{"min_bytes": 1, "max_bytes": 1 << 20, **about},
+        topics=[fetch_wire.FetchTopic(topic_id=id_, partitions=partitions)] if partitions else [],
+        forgotten_topics_data=[fetch_wire.ForgottenTopic(topic_id=id_, partitions=list(forgotten))]
+        if forgotten
+        else [],
     )
