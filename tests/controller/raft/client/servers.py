@@ -85,6 +85,7 @@ class RaftServer:
                 pushed_offset=-1,
                 node_id=self.id,
                 leader=LeaderAndEpoch(self.id, 0),
+                epoch=0,
                 active_since_ms=None,
             ),
             endpoint=(self.id, HOST, self.port),
