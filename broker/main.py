@@ -21,6 +21,7 @@ from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.disk.open_files import raise_limit
+from barnabas.common.processes.collector import collect_rarely
 from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, Config
@@ -54,6 +55,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     """Run a broker until a signal or a fatal error ends it; return the exit code."""
     environment = os.environ if environment is None else environment
     die_with_supervisor()
+    collect_rarely()
     ending = _Ending()
     try:
         arguments = parse_arguments(BROKER, argv)

@@ -31,6 +31,7 @@ from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.disk.files import FileSystem, OsFileSystem
 from barnabas.common.ids import random_uuid
 from barnabas.common.pages.page import Page, readiness
+from barnabas.common.processes.collector import collect_rarely
 from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
@@ -367,6 +368,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     """Run a controller until a signal stops it; return the exit code."""
     environment = os.environ if environment is None else environment
     die_with_supervisor()
+    collect_rarely()
     try:
         arguments = parse_arguments(CONTROLLER, argv)
         logs.configure()

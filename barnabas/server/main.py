@@ -20,6 +20,7 @@ from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.disk.open_files import raise_limit
+from barnabas.common.processes.collector import collect_rarely
 from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, CONTROLLER, Config
@@ -39,6 +40,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     """Run the roles of a file until a signal or a fatal error ends them; return the exit code."""
     environment = os.environ if environment is None else environment
     die_with_supervisor()
+    collect_rarely()
     try:
         arguments = parse_arguments(SERVER, argv)
         logs.configure()
