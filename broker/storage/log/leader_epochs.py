@@ -38,14 +38,15 @@ class LeaderEpochCache:
 
     __slots__ = ("_entries", "_flush_lock", "_fs", "_is_dirty", "_schedule_flush", "path")
 
-    def __init__(self, fs: FileSystem, path: str) -> None:
+    def __init__(self, fs: FileSystem, path: str, *, is_new: bool = False) -> None:
+        """Read the file, unless the log is new."""
         self.path = path  # replaced by renames, under the log's lock
         self._fs = fs
         self._entries: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # replaced whole under the log's lock
         self._flush_lock = threading.Lock()  # one write at a time; no other lock is taken while it is held
         self._is_dirty = False  # set after a change of _entries, cleared by `flush` before it reads them
         self._schedule_flush: Callable[[], object] | None = None  # set once by the log
-        for epoch, start_offset in read_epochs(fs, path):
+        for epoch, start_offset in () if is_new else read_epochs(fs, path):
             self._assign(epoch, start_offset)
 
     def flush_by(self, schedule: Callable[[], object]) -> None:

@@ -135,7 +135,7 @@ class Log:
         # Replaced under the state's lock
         self.is_configured = True  # False: the topic's settings are not known yet, so retention waits
         self._damaged_metadata = b""  # the content of a `partition.metadata` that cannot be read
-        state.topic_id = self._read_topic_id()
+        state.topic_id = None if loaded.is_new else self._read_topic_id()
         with state.lock:
             state.update_first_unstable_locked()
 
@@ -501,7 +501,7 @@ class Log:
                     f"Tried to assign another topic ID to log for topic partition {self.topic_partition}",
                 )
             path = f"{state.directory}/{PARTITION_METADATA_FILE}"
-            if not confirms_topic_id(self._damaged_metadata, topic_id):
+            if self._damaged_metadata and not confirms_topic_id(self._damaged_metadata, topic_id):
                 raise ApiError(
                     ErrorCode.INCONSISTENT_TOPIC_ID,
                     f"{path} is damaged, and its remains do not show that the log belongs to topic "

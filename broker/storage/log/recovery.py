@@ -58,6 +58,7 @@ class LoadedLog:
     """The result of loading a directory."""
 
     __slots__ = (
+        "is_new",
         "leader_epochs",
         "log_start_offset",
         "next_offset",
@@ -77,7 +78,9 @@ class LoadedLog:
         log_start_offset: int,
         recovery_point: int,
         next_offset: int,
+        is_new: bool = False,
     ) -> None:
+        self.is_new = is_new
         self.segments = segments
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
@@ -122,13 +125,13 @@ class LogLoader:
         self._may_have_holes = may_have_holes
         self._is_new = is_new
         self._epochs = self._load_epochs()
-        self._txn_checksums = TransactionChecksums(fs, directory)
+        self._txn_checksums = TransactionChecksums(fs, directory, is_new=is_new)
         self._segments: list[LogSegment] = []
 
     def _load_epochs(self) -> LeaderEpochCache:
         path = f"{self._directory}/{LEADER_EPOCH_FILE}"
         try:
-            return LeaderEpochCache(self._fs, path)
+            return LeaderEpochCache(self._fs, path, is_new=self._is_new)
         except CorruptCheckpointError as error:
             log.warning("%s; the leader epochs are read from the batches", error)
             self._fs.unlink(path)
@@ -146,8 +149,7 @@ class LogLoader:
         log_start_offset = max(self._log_start_offset, segments.first.base_offset)
         self._epochs.truncate_from_start(log_start_offset)
         state = self._new_producer_state()
-        if not self._is_new:
-            state.remove_stray_snapshots(segments.bases)
+        state.remove_stray_snapshots(segments.bases)
         rebuild_producer_state(state, segments.all, log_start_offset, next_offset, self._clock.wall_ms())
         self._settle_segments(segments)
         recovery_point = next_offset if self._clean_shutdown else min(self._recovery_point, next_offset)
@@ -159,6 +161,7 @@ class LogLoader:
             log_start_offset=log_start_offset,
             recovery_point=max(recovery_point, 0),
             next_offset=next_offset,
+            is_new=self._is_new,
         )
 
     def _find_segments(self) -> None:
@@ -179,7 +182,9 @@ class LogLoader:
             segment.release()
 
     def _new_producer_state(self) -> ProducerStateManager:
-        return ProducerStateManager(self._fs, self._directory, self._tp, self._clock, self._expiration_ms)
+        return ProducerStateManager(
+            self._fs, self._directory, self._tp, self._clock, self._expiration_ms, is_new=self._is_new
+        )
 
     # Step 1
 
@@ -383,7 +388,11 @@ class LogLoader:
             )
             self._drop_segments(0)
             self._epochs.clear()
-        self._segments.append(LogSegment(self._fs, self._directory, self._log_start_offset, self._config, self._clock))
+        self._segments.append(
+            LogSegment(
+                self._fs, self._directory, self._log_start_offset, self._config, self._clock, is_new=self._is_new
+            )
+        )
         return self._log_start_offset
 
     def _read_next_offset(self, segment: LogSegment) -> int:

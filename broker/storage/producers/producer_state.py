@@ -44,7 +44,10 @@ class ProducerStateManager:
         tp: TopicPartition,
         clock: Clock,
         producer_id_expiration_ms: int = 86_400_000,
+        *,
+        is_new: bool = False,
     ) -> None:
+        """With `is_new` the log has no snapshots."""
         self.producer_id_expiration_ms = producer_id_expiration_ms  # replaced by dynamic configuration
         self.verifies = False  # replaced by configuration; whether a transaction must be verified to be open
         self.map_end_offset = 0
@@ -54,7 +57,7 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}  # first offset -> producer id, ascending (inv. 1)
         self._unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
         self._verifications: dict[int, Verification] = {}  # by producer id; of transactions that have not begun here
-        self._snapshots = SnapshotFiles(fs, directory)
+        self._snapshots = SnapshotFiles(fs, directory, is_new=is_new)
         self._last_snapshot_offset = 0
 
     # Reading

@@ -39,10 +39,11 @@ class SnapshotFiles:
 
     __slots__ = ("_fs", "_offsets", "directory")
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    def __init__(self, fs: FileSystem, directory: str, *, is_new: bool = False) -> None:
+        """Find the files, unless the log is new."""
         self.directory = directory  # replaced by renames
         self._fs = fs
-        self._offsets = self._list()  # ascending
+        self._offsets = [] if is_new else self._list()  # ascending
 
     def _list(self) -> list[int]:
         try:

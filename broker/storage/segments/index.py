@@ -60,14 +60,23 @@ class SparseIndex:
     __slots__ = ("_entry", "_fs", "_state", "base_offset", "entries_max", "last_entry", "path")
 
     def __init__(
-        self, fs: FileSystem, path: str, base_offset: int, size_max: int, entry: struct.Struct, first: Entry
+        self,
+        fs: FileSystem,
+        path: str,
+        base_offset: int,
+        size_max: int,
+        entry: struct.Struct,
+        first: Entry,
+        *,
+        is_new: bool = False,
     ) -> None:
+        """With `is_new` there is no file."""
         self.path = path  # replaced by renames, under the log's lock
         self.base_offset = base_offset  # fixed before start
         self.entries_max = size_max // entry.size  # replaced by resize, under the log's lock
         self._fs = fs
         self._entry = entry
-        count = self._entries_on_disk()
+        count = 0 if is_new else self._entries_on_disk()
         self._state = _State(count, [])  # replaced whole under the log's lock
         self.last_entry = self._last_of(count) if count else first  # under the log's lock
 

@@ -26,8 +26,8 @@ class OffsetIndex(SparseIndex):
 
     __slots__ = ()
 
-    def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int) -> None:
-        super().__init__(fs, path, base_offset, size_max, _ENTRY, (base_offset, 0))
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int, *, is_new: bool = False) -> None:
+        super().__init__(fs, path, base_offset, size_max, _ENTRY, (base_offset, 0), is_new=is_new)
 
     def _encode(self, entries: list[Entry]) -> list[Entry]:
         base = self.base_offset

@@ -66,15 +66,19 @@ class LogSegment:
         *,
         suffix: str = "",
         create: bool = True,
+        is_new: bool = False,
     ) -> None:
-        """Open the segment at `base_offset` in a partition's directory, or create it if `create` is set."""
+        """Open the segment at `base_offset` in a partition's directory, or create it if `create` is set.
+
+        With `is_new` none of its files is there.
+        """
         self.base_offset = base_offset  # fixed before start
         self.roll_jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) + 1)
         self.indexes_flushed = False  # whether an inactive segment's indexes are durable
         self._index_interval_bytes = config.index_interval_bytes  # fixed before start
         self._bytes_since_index = 0
         self._clock = clock
-        self._files = SegmentFiles(fs, directory, base_offset, config, suffix=suffix, create=create)
+        self._files = SegmentFiles(fs, directory, base_offset, config, suffix=suffix, create=create, is_new=is_new)
         self._lookup = SegmentLookup(self._files)
         self._timestamps = SegmentTimestamps(self._files, self._lookup, clock.wall_ms())
 

@@ -42,11 +42,20 @@ class SegmentFiles:
     )
 
     def __init__(
-        self, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, *, suffix: str, create: bool
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        suffix: str,
+        create: bool,
+        is_new: bool = False,
     ) -> None:
         """Open the files of the segment at `base_offset`; creates the `.log` file if `create` is set.
 
-        Raises FileNotFoundError if there is no `.log` file and none is created.
+        With `is_new` none of its files is there. Raises FileNotFoundError if there is no `.log` file and none is
+        created.
         """
         self.base_offset = base_offset  # fixed before start
         self.directory = directory  # replaced by `move_to`
@@ -54,11 +63,12 @@ class SegmentFiles:
         self._fs = fs
         self._handle: FileHandle | None = None  # opened on first use; reset by `let_go` and `release`
         path = self.path
-        self.size = self._create(path, config) if create and not fs.exists(path) else fs.size(path)
+        is_created = create and (is_new or not fs.exists(path))
+        self.size = self._create(path, config) if is_created else fs.size(path)
         index_bytes = config.segment_index_bytes
-        self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes)
-        self.time_index = TimeIndex(fs, self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
-        self.txn_index = TransactionIndex(fs, self._path(TXN_INDEX_SUFFIX), base_offset)
+        self.offset_index = OffsetIndex(fs, self._path(INDEX_SUFFIX), base_offset, index_bytes, is_new=is_new)
+        self.time_index = TimeIndex(fs, self._path(TIME_INDEX_SUFFIX), base_offset, index_bytes, is_new=is_new)
+        self.txn_index = TransactionIndex(fs, self._path(TXN_INDEX_SUFFIX), base_offset, is_new=is_new)
 
     def _path(self, suffix: str) -> str:
         return segment_file(self.directory, self.base_offset, suffix + self.suffix)

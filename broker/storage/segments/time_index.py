@@ -24,8 +24,8 @@ class TimeIndex(SparseIndex):
 
     __slots__ = ()
 
-    def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int) -> None:
-        super().__init__(fs, path, base_offset, size_max, _ENTRY, (NO_TIMESTAMP, base_offset))
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int, *, is_new: bool = False) -> None:
+        super().__init__(fs, path, base_offset, size_max, _ENTRY, (NO_TIMESTAMP, base_offset), is_new=is_new)
 
     def _encode(self, entries: list[Entry]) -> list[Entry]:
         base = self.base_offset

@@ -50,8 +50,9 @@ class TransactionIndex:
 
     __slots__ = ("_fs", "_is_flushed", "_last_offset", "_lock", "_whole", "base_offset", "path")
 
-    def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
-        data = fs.read_bytes(path) if fs.exists(path) else b""
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, *, is_new: bool = False) -> None:
+        """Read the file, if there may be one: with `is_new` there is none."""
+        data = fs.read_bytes(path) if not is_new and fs.exists(path) else b""
         self.path = path  # replaced by renames, under _lock
         self.base_offset = base_offset  # fixed before start
         self._fs = fs
