@@ -303,6 +303,8 @@ class Processor:
                 gate.release(connection)
             if connection.is_closed:
                 self._request_log.dropped(request)
+                if not request.goes_on:
+                    connection.request = None  # they refer to each other
                 continue
             self._take_answer(connection, request)
             if request.goes_on:

@@ -59,11 +59,13 @@ class DelayedForward(DelayedOperation):
         self, delay_ms: int, is_visible: IsVisible, has_metadata: HasMetadata, on_timeout: Callable[[], Message]
     ) -> None:
         super().__init__(delay_ms)
+        # All of them are dropped by `response`: they hold the request's message, and completed operations linger in
+        # their purgatory.
+        self._is_visible: IsVisible | None = is_visible
+        self._has_metadata: HasMetadata | None = has_metadata
+        self._on_timeout: Callable[[], Message] | None = on_timeout
         self._offset = -1  # set once by the channel's thread, before the answer: where its effect ends in the log
         self._answer: Message | None = None  # set once by the channel's thread
-        self._is_visible = is_visible  # fixed before start
-        self._has_metadata = has_metadata  # fixed before start
-        self._on_timeout = on_timeout  # fixed before start
 
     def answered(self, answer: Message, offset: int) -> None:
         """Take the controller's answer, and the metadata offset up to which its effect is in the log."""
@@ -73,8 +75,10 @@ class DelayedForward(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Complete when the answer has come and this broker's metadata shows it."""
-        answer = self._answer
-        if answer is None or not self._has_metadata(self._offset) or not self._is_visible(answer):
+        answer, has_metadata, is_visible = self._answer, self._has_metadata, self._is_visible
+        if answer is None or has_metadata is None or is_visible is None:
+            return False
+        if not has_metadata(self._offset) or not is_visible(answer):
             return False
         return self.force_complete()
 
@@ -89,7 +93,11 @@ class DelayedForward(DelayedOperation):
 
         The client waits here if the controller's quota says so.
         """
-        answer: Any = self._on_timeout() if self._answer is None else self._answer
+        answer: Any = self._answer
+        if answer is None:
+            assert self._on_timeout is not None, "called once"
+            answer = self._on_timeout()
+        self._answer = self._is_visible = self._has_metadata = self._on_timeout = None
         return Reply(answer, getattr(answer, "throttle_time_ms", 0))
 
 
@@ -135,7 +143,7 @@ class ForwardingManager:
 
         self._channel.send(envelope, on_done, timeout_ms=request_timeout_ms)
         keys = [METADATA] if has_metadata is not None else list(topics)
-        return Park(operation, self._purgatory, keys or [operation])
+        return Park(operation, self._purgatory, keys)
 
 
 def make_envelope(frame: bytes, request: Request) -> EnvelopeRequest:

@@ -289,6 +289,8 @@ class Connections:
             self._gate.forget(connection)
             if connection.request is None:  # else a handler has its frame, until it answers
                 self._gate.release(connection)
+        if connection.answered is not None and not connection.answered.goes_on:
+            connection.request = None  # they refer to each other, and no handler has it
         if not connection.is_authenticated:
             self.handshakes.end(connection)
             self.forget_login(connection)

@@ -64,17 +64,18 @@ class ControllerReply(Deferred):
 
     def __init__(self) -> None:
         super().__init__()
-        self._error: ApiError | None = None  # set by the event thread before completion
+        # Set by the event thread before completion. Why not the error: its traceback would refer back to this object.
+        self._error: tuple[ErrorCode, str] | None = None
 
     def fail(self, error: ApiError) -> None:
         """Complete with an error of the whole request."""
-        self._error = error
+        self._error = error.code, error.message
         self.force_complete()
 
     def response(self) -> Outcome:
         """Return the response (see Deferred), or raise the error."""
         if self._error is not None:
-            raise self._error
+            raise ApiError(*self._error)
         return super().response()
 
 

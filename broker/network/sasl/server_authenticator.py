@@ -107,6 +107,13 @@ class _Previous(NamedTuple):
     began_ns: int  # when this one began
 
 
+class _Failure(NamedTuple):
+    """How an exchange failed. Why not the exception: its traceback refers back to the authenticator and the frame."""
+
+    reason: str
+    response: bytes | None = None
+
+
 class _FailedError(Exception):
     """Ends the exchange; `response` is sent before the connection is closed. The log shows the reason and `detail`."""
 
@@ -147,7 +154,7 @@ class SaslServerAuthenticator:
         self._bare_tokens = False  # SaslHandshake v0: no headers around tokens
         self._mechanism: ServerMechanism | None = None
         self._mechanism_name = ""
-        self._failure: _FailedError | None = None
+        self._failure: _Failure | None = None
         self._refusal = ""  # why the client was refused by a challenge; "": it was not
         self.is_counted = False  # whether the failure is counted and logged; owner: Logins
         self.session: Session | None = None
@@ -179,7 +186,7 @@ class SaslServerAuthenticator:
     @property
     def failure_reason(self) -> str:
         """Why it failed, for the log: of a client that was refused, why that was."""
-        return self._refusal or str(self._failure)
+        return self._refusal or ("" if self._failure is None else self._failure.reason)
 
     @property
     def mechanism(self) -> str:
@@ -221,7 +228,7 @@ class SaslServerAuthenticator:
 
     def fail(self, reason: str) -> None:
         """End the exchange for a reason outside of it."""
-        self._failure = _FailedError(reason)
+        self._failure = _Failure(reason)
         self._state = State.FAILED
 
     # The exchange
@@ -242,7 +249,7 @@ class SaslServerAuthenticator:
                 )
             return self._take_request(frame)
         except _FailedError as failure:
-            self._failure = failure
+            self._failure = _Failure(str(failure), failure.response)
             self._state = State.FAILED
             return None
 

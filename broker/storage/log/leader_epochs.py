@@ -55,6 +55,10 @@ class LeaderEpochCache:
         if self._is_dirty:
             schedule()
 
+    def flush_no_more(self) -> None:
+        """Forget what `flush_by` was given: it refers back to this cache."""
+        self._schedule_flush = None
+
     def flush(self) -> None:
         """Write the entries durably if they changed; raises OSError."""
         with self._flush_lock:

@@ -537,6 +537,7 @@ class Log:
                 state.segments.active.become_inactive()
             for segment in state.segments:
                 segment.release()
+            state.leader_epochs.flush_no_more()
 
     def rename(self, name: str) -> None:
         """Rename the directory within its log directory; readers with open files are not disturbed."""
@@ -585,4 +586,5 @@ class Log:
         with state.lock, state.disk_errors():
             for segment in state.segments:
                 segment.release()
+            state.leader_epochs.flush_no_more()
             state.fs.remove_tree(state.directory)

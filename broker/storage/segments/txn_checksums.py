@@ -42,8 +42,9 @@ class TransactionChecksums:
         """Read the file in a partition's directory, unless the log is new; a damaged one counts as empty."""
         self._fs = fs
         self._by_base: dict[int, int] = {}  # those known to be right; loading adds to them
-        self._written: dict[int, int] | None = {} if is_new else None  # the file's content; None if unknown
+        self._written: dict[int, int] | None = None  # the file's content; None if unknown
         if is_new:
+            self._written = {}
             return
         try:
             self._by_base = read_txn_checksums(fs, f"{directory}/{TXN_INDEX_FILE}")

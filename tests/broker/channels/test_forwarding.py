@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from barnabas.broker.apis.table import TABLE
@@ -62,6 +64,22 @@ def test_a_creation_is_answered_at_its_timeout_even_if_the_topic_is_not_visible(
     rig.channel.sent[0][1](created("new"))
     rig.advance_ms(rig.config.request_timeout_ms + 1)
     assert waiting.response.topics[0].error_code == 0
+
+
+def test_an_answered_request_is_not_kept(rig):
+    """Completed operations linger in their purgatory; their requests may be large."""
+    request = rig.request(quota_wire.AlterClientQuotasRequest(entries=[]), 1)
+
+    def references():  # Why a function: pytest keeps the values of an assertion
+        return sys.getrefcount(request.message)
+
+    before = references()
+    parked = TABLE[49].handle(rig.services, request)
+    parked.operation.bind(lambda _operation: None)
+    rig.channel.sent.pop()[1](envelope_with(quota_wire.AlterClientQuotasResponse(), 1))
+    assert references() > before
+    assert parked.answer().message.entries == []
+    assert references() == before
 
 
 def test_a_failure_or_a_validation_is_answered_at_once(rig):

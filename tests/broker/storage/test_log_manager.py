@@ -25,6 +25,7 @@ from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from tests.support.broker.storage_bench import LONG_MAX, Settings, contents
+from tests.support.cycles import cyclic_garbage
 
 TPS = [TopicPartition("flights", n) for n in range(4)]
 TOPIC_ID = b"\x05" * 16
@@ -559,6 +560,20 @@ def test_creating_and_deleting_many_logs_needs_no_fsync_for_each() -> None:
     assert node.manager.delete_logs(dict.fromkeys(tps, TOPIC_ID)) == {}
     assert fs.operations <= before + 5, "the directory, and the checkpoint of recovery points"
     assert node.manager.all_logs() == []
+
+
+def test_deleted_logs_leave_no_cycles() -> None:
+    node = Node(MemoryFileSystem()).start()
+    tps = [TopicPartition("many", index) for index in range(50)]
+
+    def make_and_delete() -> None:
+        for tp in tps:
+            node.append(node.log(tp), "v")
+        assert node.manager.delete_logs(dict.fromkeys(tps, TOPIC_ID)) == {}
+        node.clock.advance_ms(600_000)
+        node.scheduler.run_due()
+
+    assert cyclic_garbage(make_and_delete) < len(tps)
 
 
 @pytest.mark.parametrize("seed", range(20))

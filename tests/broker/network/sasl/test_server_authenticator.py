@@ -34,6 +34,7 @@ from barnabas.security.sasl.server_settings import ServerSettings
 from barnabas.security.values import ScramMechanism
 from tests.barnabas.security.sasl.test_scram import Users
 from tests.support.broker.network import make_api_table
+from tests.support.cycles import cyclic_garbage
 
 CONTEXT = RequestContext("OUTSIDE", "SASL_PLAINTEXT", "10.0.0.1", 5, "c-1")
 CHECK = passwords_of({"user_alice": "secret", "user_bob": "secret"})
@@ -169,6 +170,24 @@ def test_bare_tokens_that_fail_have_no_response() -> None:
     assert rig.raw(b"\0alice\0wrong") is None
     assert rig.reason == "Authentication failed: Invalid username or password"
     assert rig.authenticator.failure_response is None
+
+
+@pytest.mark.parametrize("version", [0, 1, None])
+def test_a_failure_does_not_keep_its_frames(version: int | None) -> None:
+    """What a stranger sends is freed with the connection, not when the garbage collector runs."""
+
+    def fail() -> None:
+        rig = Rig()
+        if version is not None:
+            rig.handshake(version=version)
+        if version:
+            rig.token(b"\0alice\0wrong")
+        else:
+            rig.raw(b"\0alice\0wrong")
+        assert rig.reason
+
+    fail()  # what the first one imports
+    assert cyclic_garbage(fail) == 0
 
 
 def test_an_exchange_of_two_tokens() -> None:
