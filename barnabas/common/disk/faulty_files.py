@@ -291,6 +291,10 @@ class MemoryFileSystem:
             prefix = path + "/"
             self._dirs = {name for name in self._dirs if name != path and not name.startswith(prefix)}
             self._files = {name: node for name, node in self._files.items() if not name.startswith(prefix)}
+            # Why also these: after a crash they would be in no directory, or in a new one of that name.
+            self._durable_names = {
+                name: inode for name, inode in self._durable_names.items() if not name.startswith(prefix)
+            }
 
     def fsync_dir(self, path: str) -> None:
         """See FileSystem."""
