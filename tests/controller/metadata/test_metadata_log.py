@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from barnabas.common.disk.files import OsFileSystem
@@ -22,6 +23,7 @@ RECORDS = (
     "PARTITION_CHANGE_RECORD",
     "NO_OP_RECORD",
 )
+SHELL_TIMEOUT_S = 30.0
 
 
 def dump(tools: KafkaTools, file: Path) -> str:
@@ -51,10 +53,12 @@ def test_kafka_reads_the_log_and_the_snapshot(tools: KafkaTools, tmp_path: Path)
     assert output.count('"type":"NO_OP_RECORD"') == 1
 
     def topics() -> list[str]:
-        shell = tools.run("kafka-metadata-shell", "--snapshot", str(snapshot), "ls", "/image/topics/byName").check()
-        return shell.stdout.split()
+        arguments = ("--snapshot", str(snapshot), "ls", "/image/topics/byName")
+        with contextlib.suppress(AssertionError):  # the shell may wait for ever
+            return tools.run("kafka-metadata-shell", *arguments, timeout_s=SHELL_TIMEOUT_S).check().stdout.split()
+        return []
 
-    # Why more than once: the shell may answer before it has read the snapshot.
-    eventually("the shell shows the topic", lambda: topics() == ["t"])
+    # Why more than once: the shell may also answer before it has read the snapshot.
+    eventually("the shell shows the topic", lambda: topics() == ["t"], round(SHELL_TIMEOUT_S * 3000))
     # The shell closes its output. A test after this one still reads what its own tools print.
     assert tools.run("kafka-storage", "random-uuid").check().stdout.strip()
