@@ -7,13 +7,16 @@ Rules
                     Exception: a commit without an answer may be carried out late.
 4. unread           Some member got every record below the last committed offset.
 5. owned at a time  A report of a member that owns what another one owned already is not confirmed (KIP-848).
+6. given too early  A partition is given to a member once the former owner has reported that it owns it no more, or has
+                    not been heard for its session timeout (KIP-848). Exception: another coordinator answered it. One
+                    that was replaced, and does not know it yet, still answers heartbeats that change nothing.
 
 *Threads*: none. No clock, no client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 
@@ -36,6 +39,8 @@ class GroupJournal:
         self._latest: dict[int, str] = {}  # partition -> who claimed it last
         self._confirmed: dict[int, int] = {}  # partition -> the highest offset
         self._unsure: list[Commit] = []  # those without an answer
+        self._held: dict[str, set[int]] = {}  # member -> partitions that it was given and has not given up
+        self._heard: dict[str, tuple[int, Hashable]] = {}  # member -> when it was heard last, and by which coordinator
         self._consumed: dict[int, set[int]] = {}  # partition -> offsets
         self._found: list[str] = []
 
@@ -63,6 +68,24 @@ class GroupJournal:
         """The report was confirmed."""
         for partition, owner in given.items():
             self._note("owned at a time", f"{member} kept partition {partition}, which {owner} owned")
+
+    def given(self, member: str, partitions: Iterable[int], by: Hashable, now_ms: int, session_ms: int) -> None:
+        """A member got these partitions from a coordinator (None: it is not known which one leads)."""
+        held = self._held.setdefault(member, set())
+        for partition in sorted(set(partitions) - held):
+            for other, others in self._held.items():
+                sent_ms, heard_by = self._heard.get(other, (0, None))
+                if partition in others and by is not None and heard_by == by and now_ms - sent_ms < session_ms:
+                    self._note("given too early", f"partition {partition} to {member}, while {other} owned it")
+        held.update(partitions)
+
+    def gave_up(self, member: str, kept: Iterable[int]) -> None:
+        """A member reports that it owns these partitions and no others, or owns nothing any more."""
+        self._held.setdefault(member, set()).intersection_update(kept)
+
+    def heard(self, member: str, by: Hashable, sent_ms: int) -> None:
+        """A coordinator confirmed a heartbeat that was sent at this time."""
+        self._heard[member] = (sent_ms, by)
 
     def committing(self, member: str, offsets: Mapping[int, int]) -> Commit:
         """A member sends a commit."""

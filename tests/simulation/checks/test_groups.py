@@ -98,3 +98,32 @@ def test_a_report_that_was_sent_before_another_owner_came() -> None:
     journal.claimed("b", 2, [0])
     journal.kept("a", given)
     assert journal.check({}, {}) == []
+
+
+def test_a_partition_that_is_given_while_another_member_has_it() -> None:
+    journal = GroupJournal("g")
+    journal.heard("a", "broker", 0)
+    journal.given("a", [0, 1], "broker", 10, 100)
+    journal.given("b", [1], "broker", 20, 100)
+    assert journal.check({}, {}) == ["given too early: g: partition 1 to b, while a owned it"]
+
+
+def test_a_partition_that_was_given_up_is_given() -> None:
+    journal = GroupJournal("g")
+    journal.heard("a", "broker", 0)
+    journal.given("a", [0, 1], "broker", 10, 100)
+    journal.gave_up("a", [0])
+    journal.given("b", [1], "broker", 20, 100)
+    journal.given("a", [0], "broker", 30, 100)  # again
+    journal.given("b", [0], "broker", 100, 100)  # the session of a is over
+    journal.gave_up("b", [])
+    journal.given("c", [0, 1], "broker", 110, 100)
+    assert journal.check({}, {}) == []
+
+
+def test_a_coordinator_that_was_replaced_may_have_answered_the_former_owner() -> None:
+    journal = GroupJournal("g")
+    journal.given("a", [0], "former", 10, 100)
+    journal.heard("a", "former", 20)
+    journal.given("b", [0], "next", 30, 100)
+    assert journal.check({}, {}) == []

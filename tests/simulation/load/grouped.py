@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.testing.simulation.nodes import DEFAULTS
 from tests.simulation.checks.groups import GroupJournal
 from tests.simulation.load.clients.classic_member import ClassicMember
 from tests.simulation.load.clients.client import Client
 from tests.simulation.load.clients.consumer_member import ConsumerMember
-from tests.simulation.load.clients.fetching import Fetcher
+from tests.simulation.load.clients.fetching import UNKNOWN, Fetcher
 from tests.simulation.load.numbered import NUMBERED
 from tests.simulation.load.part import Part, Setting, problems_of
 
@@ -40,10 +43,18 @@ class Grouped(Part):
             given = (
                 name, setting.bootstrap, self.group, NUMBERED, self.journal, setting.draw, setting.pause_s,
             )  # fmt: skip
-            self._members.append(ClassicMember(*given) if is_classic else ConsumerMember(*given, member_id=name))
+            self._members.append(
+                ClassicMember(*given) if is_classic else ConsumerMember(*given, member_id=name, era=self._era)
+            )
         for member in self._members:
             member.is_undisturbed = not story.faults
         self.clients = [*self._members]
+
+    def _era(self) -> tuple[int, ...] | None:
+        """Return what changes when a coordinator is elected; None while nobody knows."""
+        partitions = range(int(DEFAULTS["offsets.topic.num.partitions"]))
+        epochs = tuple(self._setting.era(TopicPartition(GROUP_METADATA_TOPIC, each))[1] for each in partitions)
+        return None if UNKNOWN in epochs else epochs
 
     def is_settled(self) -> bool:
         """See Part: each partition has an owner, and all members that own something have one generation."""

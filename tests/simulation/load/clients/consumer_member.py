@@ -7,24 +7,32 @@ Threads: a client has one task.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Final
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from barnabas.testing.simulation.machine.scheduler import active
 from tests.simulation.load.clients.client import GROUP
-from tests.simulation.load.clients.member import PROBES, REBALANCE_TIMEOUT_MS, Member
+from tests.simulation.load.clients.member import PROBES, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Member
 
 HEARTBEAT_VERSION: Final = 1
+NS_PER_MS: Final = 1_000_000
 JOINING: Final = 0
 LEAVING: Final = -1
+
+
+def _now_ms() -> int:
+    """The virtual time. Why not a clock: each process has one of its own, and the journal compares members."""
+    return active().now_ns // NS_PER_MS
 
 
 class ConsumerMember(Member):
     """See the module."""
 
-    def __init__(self, *arguments: Any, member_id: str) -> None:
+    def __init__(self, *arguments: Any, member_id: str, era: Callable[[], Hashable | None]) -> None:
         super().__init__(*arguments)
+        self._era = era  # changes when a coordinator is elected; None while nobody knows
         self.member_id = member_id  # of its own choice
         self.epoch = JOINING
         self._topic_id = b""
@@ -60,10 +68,16 @@ class ConsumerMember(Member):
         self.epoch = JOINING
         self.member_id = f"{self.name}-{self._lives}"
 
+    def give_up(self) -> None:
+        """See Member."""
+        super().give_up()
+        self._journal.gave_up(self.name, ())
+
     def leave(self) -> None:
         """See Member."""
         if self.epoch == JOINING:
             return
+        self._journal.gave_up(self.name, ())
         request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=LEAVING)
         while True:
             answer = self.ask_coordinator(GROUP, self.group, request, HEARTBEAT_VERSION)
@@ -85,6 +99,8 @@ class ConsumerMember(Member):
             topic_partitions=[TopicPartitions(topic_id=self._topic_id, partitions=owned)] if owned else [],
         )
         given = self._journal.reporting(self.name, owned)
+        self._journal.gave_up(self.name, owned)
+        sent_ms, era = _now_ms(), self._era()
         answer = self.ask_coordinator(GROUP, self.group, request, HEARTBEAT_VERSION)
         if answer is None:
             self._has_reported = False
@@ -93,6 +109,7 @@ class ConsumerMember(Member):
             self.dismissed(answer.error_code, "ConsumerGroupHeartbeat")
             return False
         self._journal.kept(self.name, given)
+        self._journal.heard(self.name, self._coordinator(era), sent_ms)
         if self.epoch == JOINING:
             self._member_epochs.clear()
             self._owned.clear()
@@ -104,6 +121,10 @@ class ConsumerMember(Member):
         if answer.assignment is not None:
             self._take(answer.assignment.topic_partitions)
         return True
+
+    def _coordinator(self, era: Hashable | None) -> Hashable | None:
+        """Return which coordinator has answered, in an era that has not ended since; None if that is not known."""
+        return None if era is None or era != self._era() else (era, self._coordinators.get((GROUP, self.group)))
 
     def _probe(self) -> None:
         """Do what no member does that has lost answers only.
@@ -125,6 +146,8 @@ class ConsumerMember(Member):
 
     def _take(self, assigned: list[Any]) -> None:
         partitions = {partition for each in assigned for partition in each.partitions}
+        by = self._coordinator(self._era())
+        self._journal.given(self.name, partitions, by, _now_ms(), SESSION_TIMEOUT_MS)
         if assigned:
             self._topic_id = assigned[0].topic_id
         if partitions != set(self.positions):
