@@ -7,6 +7,8 @@
 5. not durable      What a replica knows to be committed is durable on the disks of a majority.
 6. incomplete       The leader of the newest epoch has everything that any replica knew to be committed.
 7. two states       Two replicas that have applied the same offset have the same image.
+8. not elected      A majority of the disks has the vote for the leader of an epoch, or knows that it leads.
+9. early commit     A leader takes nothing for committed before a record of its own epoch is.
 
 *Threads*: none. No clock, no client.
 """
@@ -46,6 +48,16 @@ class QuorumJournal:
         """A replica led an epoch."""
         known = self._leaders.setdefault(epoch, name)
         return [] if known == name else [f"two leaders: {known} and {name} in epoch {epoch}"]
+
+    def elected(self, name: str, epoch: int, votes: int) -> list[str]:
+        """A replica leads an epoch, and so many disks have its vote, know its lead, or are in a later epoch."""
+        return [] if votes >= self._majority else [f"not elected: {name} leads epoch {epoch} with {votes} votes"]
+
+    def leader_commits(self, name: str, epoch: int, start: int, committed: int) -> list[str]:
+        """A leader's epoch begins at an offset, and it takes everything below another one for committed (-1: none)."""
+        if committed < 0 or committed > start:
+            return []
+        return [f"early commit: {name} takes {committed} for committed; its epoch {epoch} begins at {start}"]
 
     def stored_state(self, name: str, disk: Hashable, epoch: int, leader: int | None, voted: object) -> list[str]:
         """A disk has this epoch, leader and vote; None is no vote, or no leader."""

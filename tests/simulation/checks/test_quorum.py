@@ -61,3 +61,14 @@ def test_a_leader_has_everything(journal: QuorumJournal) -> None:
 def test_one_offset_has_one_state(journal: QuorumJournal) -> None:
     assert journal.applied("a", 7, {"t": 1}) == journal.applied("b", 7, {"t": 1}) == journal.applied("b", 8, {}) == []
     assert journal.applied("c", 7, {"t": 2}) == ["two states: a and c differ at offset 7"]
+
+
+def test_a_leader_has_the_votes_of_a_majority_of_the_disks(journal: QuorumJournal) -> None:
+    assert journal.elected("a", 3, 2) == []
+    assert journal.elected("a", 3, 1) == ["not elected: a leads epoch 3 with 1 votes"]
+
+
+def test_a_leader_commits_nothing_before_a_record_of_its_own(journal: QuorumJournal) -> None:
+    assert journal.leader_commits("a", 3, 7, -1) == journal.leader_commits("a", 3, 7, 8) == []
+    (problem,) = journal.leader_commits("a", 3, 7, 7)
+    assert problem == "early commit: a takes 7 for committed; its epoch 3 begins at 7"

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.controller.raft.election_state import QUORUM_STATE_FILE, QuorumStateError, decode_quorum_state
+from barnabas.controller.raft.election_state import (
+    QUORUM_STATE_FILE,
+    ElectionState,
+    QuorumStateError,
+    decode_quorum_state,
+)
 from barnabas.controller.raft.leader_state import Leader
 from barnabas.protocol.records.batch import iter_headers
 from tests.simulation.checks.quorum import QuorumJournal, Stored
@@ -33,6 +38,18 @@ class QuorumWatch:
         self._committed = 0  # at the last look
         self.problems: list[str] = []
 
+    def look_at_leaders(self) -> None:
+        """Look at those that lead only: what they break may last for the time of a message."""
+        controllers = self._nodes.controllers
+        for leader in controllers if len(controllers) > 1 else ():
+            quorum = None if leader.raft is None else leader.raft._replica.quorum
+            if quorum is not None and isinstance(quorum.role, Leader):
+                role, epoch = quorum.role, quorum.epoch
+                found = sum(_has_elected(each, epoch, leader.node.node_id) for each in controllers)
+                self.problems += self._journal.elected(leader.name, epoch, found)
+                start, committed = role.epoch_start_offset, role.high_watermark
+                self.problems += self._journal.leader_commits(leader.name, epoch, start, committed)
+
     def look(self) -> None:
         """Look at every controller."""
         controllers = self._nodes.controllers
@@ -52,17 +69,15 @@ class QuorumWatch:
                 self.problems += self._journal.durable(known, committed)
 
     def _look_at_disk(self, controller: SimulatedController) -> None:
-        for path in controller.disk.files():
-            content = controller.disk.flushed(path) if path.endswith(f"{LOG}{QUORUM_STATE_FILE}") else b""
-            if content:
-                try:
-                    state = decode_quorum_state(content)
-                except QuorumStateError as error:
-                    self.problems.append(f"not durable: quorum-state of {controller.name}: {error}")
-                    continue
-                self.problems += self._journal.stored_state(
-                    controller.name, (controller.name, controller.disks), state.epoch, state.leader_id, state.voted
-                )
+        try:
+            state = _stored_state(controller)
+        except QuorumStateError as error:
+            self.problems.append(f"not durable: quorum-state of {controller.name}: {error}")
+            return
+        if state is not None:
+            self.problems += self._journal.stored_state(
+                controller.name, (controller.name, controller.disks), state.epoch, state.leader_id, state.voted
+            )
 
     def _look_at_replica(self, controller: SimulatedController) -> None:
         raft, active = controller.raft, controller.controller
@@ -83,6 +98,29 @@ class QuorumWatch:
         image = active.committed_image
         if image.offset >= 0:
             self.problems += self._journal.applied(controller.name, image.offset, image)
+
+
+def _stored_state(controller: SimulatedController) -> ElectionState | None:
+    """What the disk of a controller has of elections; None if it is empty. Raises QuorumStateError."""
+    for path in controller.disk.files():
+        content = controller.disk.flushed(path) if path.endswith(f"{LOG}{QUORUM_STATE_FILE}") else b""
+        if content:
+            return decode_quorum_state(content)
+    return None
+
+
+def _has_elected(controller: SimulatedController, epoch: int, leader_id: int) -> bool:
+    """Return whether a disk is one of those that made a replica the leader of an epoch, as far as it tells."""
+    if controller.disks > 1:
+        return True  # it may have voted with an earlier disk
+    try:
+        state = _stored_state(controller)
+    except QuorumStateError:
+        return True  # which `look` reports
+    if state is None or state.epoch < epoch:
+        return False
+    voted_id = None if state.voted is None else state.voted.id
+    return state.epoch > epoch or leader_id in (state.leader_id, voted_id)
 
 
 def _log(controller: SimulatedController) -> list[Stored]:

@@ -203,6 +203,7 @@ class Run:
             self._stuck.look()
             self._copies.look()
             looks += 1
+            self._quorum.look_at_leaders()
             if not looks % QUORUM_EVERY:
                 self._quorum.look()
 
