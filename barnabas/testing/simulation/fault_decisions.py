@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 #: Kind -> how often it comes, compared with the others. Each is a method of `Faults`.
 KINDS: Final = {
     "kill": 3,
+    "kill_amid": 1,
     "pause": 2,
     "stop": 2,
     "lose_power": 3,
     "isolate": 2,
     "part": 1,
     "depose": 4,
+    "orphan": 2,
     "cut_one_way": 2,
     "slow_link": 2,
     "break_connections": 2,
@@ -34,6 +36,7 @@ KINDS: Final = {
     "empty_files": 1,
     "kill_peers": 1,
     "strand": 1,
+    "relay": 1,
 }
 #: Comes as well where brokers flush each batch.
 FLUSHED_KINDS: Final = {**KINDS, "lose_all_power": 1}

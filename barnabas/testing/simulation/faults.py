@@ -39,6 +39,16 @@ CALM_NS: Final = 20_000 * NS_PER_MS
 IN_SYNC_NS: Final = 60_000 * NS_PER_MS
 #: How long the others may stay in ISRs, at most, once they are cut off.
 ALONE_NS: Final = 15_000 * NS_PER_MS
+#: How long a kill waits for a change that is on its way, and how often it looks: a change takes milliseconds.
+AMID_NS: Final = 3_000 * NS_PER_MS
+AMID_LOOK_NS: Final = 2 * NS_PER_MS
+#: Of a relay: how long the others copy nothing before the first leader ends, and before the second one does.
+BEHIND_MS_MAX: Final = 600
+LEADING_MS_MAX: Final = 1_500
+#: How long the second leader of a relay may take to end.
+ENDING_NS: Final = 5_000 * NS_PER_MS
+#: How often it is killed; otherwise it is asked to stop.
+KILLED_IN_RELAY: Final = 0.3
 #: After a disk is repaired: an error that was met before takes its directory offline within this time.
 REPAIR_NS: Final = 3_000 * NS_PER_MS
 #: The default of broker.session.timeout.ms, and how long a broker is gone beyond it.
@@ -125,6 +135,13 @@ class Faults:
             node.kill()
             self._later(lambda: self._start(node))
 
+    def kill_amid(self, node: SimulatedNode) -> None:
+        """Kill a node while a change is on its way: the active controller, or a leader that asks for another ISR."""
+        self._wait_for(lambda: self._nodes.is_deciding() or self._is_healed, AMID_NS, AMID_LOOK_NS)
+        if not self._is_healed:
+            is_controller = isinstance(node, SimulatedController)
+            self.kill(self._nodes.controller if is_controller else next(iter(self._nodes.proposers()), node))
+
     def kill_peers(self, node: SimulatedNode) -> None:
         """End the processes of all other nodes of a role at once; start them again later."""
         for peer in self._peers(node):
@@ -170,6 +187,32 @@ class Faults:
         self._lasting -= 1
         if loses_power:
             self._wait_until_in_sync()
+
+    def relay(self, node: SimulatedNode) -> None:
+        """Let a broker stop and the next leader end soon after it, while the other members of the ISRs copy nothing.
+
+        So the second leader has records that are not committed, clients ask it for them, and the third one lacks them.
+        """
+        peers = self._peers(node)
+        if isinstance(node, SimulatedController) or len(peers) < 2:
+            return
+        if not self._comes_calm_for(node) or self._is_healed:
+            return
+        second = peers.pop(self._random.randrange(len(peers)))
+        links = [link for leader in (node, second) for link in _links(leader, peers)]
+        self._lasting += 1
+        self._tell(f"{node.name} and {second.name} are cut off from the other brokers, to lead one after the other")
+        self._cut_links(links)
+        self._scheduler.sleep_ns(int(self._random.random() * BEHIND_MS_MAX) * NS_PER_MS)
+        for leader in (node, second):
+            if not self._is_healed:
+                is_killed = leader is second and self._random.random() < KILLED_IN_RELAY
+                (self.kill if is_killed else self.stop)(leader)
+                self._scheduler.sleep_ns(int(self._random.random() * LEADING_MS_MAX) * NS_PER_MS)
+        self._wait_for(lambda: not second.is_running or self._is_healed, ENDING_NS)
+        self._tell(f"{node.name} and {second.name} are cut off no more")
+        self._heal_links(links)
+        self._lasting -= 1
 
     def lose_power(self, node: SimulatedNode) -> None:
         """End a process and lose what its disk has not flushed; start it again later."""
@@ -266,6 +309,12 @@ class Faults:
         else:
             self.pause(node)
 
+    def orphan(self, node: SimulatedNode) -> None:
+        """Cut a broker off from the controllers, for so long that others lead what it leads; it reaches all others."""
+        if not isinstance(node, SimulatedController):
+            self._length_ns += (self._session_ms(node) + DEPOSED_MS) * NS_PER_MS
+            self._cut(f"{node.name} is cut off from the controllers", _links(node, self._nodes.controllers))
+
     def cut_one_way(self, node: SimulatedNode) -> None:
         """Cut one direction between two nodes for a time."""
         peers = self._peers(node)
@@ -329,10 +378,10 @@ class Faults:
     def _wait_for_calm(self, limit_ns: int) -> None:
         self._wait_for(self._is_calm, limit_ns)
 
-    def _wait_for(self, has_come: Callable[[], bool], limit_ns: int) -> None:
+    def _wait_for(self, has_come: Callable[[], bool], limit_ns: int, look_ns: int = REVIVE_NS) -> None:
         limit_ns += self._scheduler.now_ns
         while not has_come() and self._scheduler.now_ns < limit_ns:
-            self._scheduler.sleep_ns(REVIVE_NS)
+            self._scheduler.sleep_ns(look_ns)
 
     def _harm_disk(self, node: SimulatedNode, words: str) -> None:
         self._tell(words)

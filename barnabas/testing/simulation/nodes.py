@@ -370,13 +370,19 @@ class Nodes:
 
     def is_deciding(self) -> bool:
         """Return whether a change is on its way: a record that is not committed, or an ISR that a leader asked for."""
-        active = self.controller.server.controller
-        return active.image.offset != active.committed_offset or any(
-            partition.role.is_isr_change_in_flight
+        active = self.controller.controller
+        is_writing = active is not None and active.image.offset != active.committed_offset
+        return is_writing or bool(self.proposers())
+
+    def proposers(self) -> list[SimulatedNode]:
+        """Return the brokers that have asked for a change of an ISR and have no answer yet."""
+        return [
+            broker
             for broker in self.brokers
-            if broker.is_running and getattr(broker.server, "services", None) is not None
-            for partition in broker.server.services.replica_manager.partitions()
-        )
+            if broker.is_running
+            and getattr(broker.server, "services", None) is not None
+            and any(each.role.is_isr_change_in_flight for each in broker.server.services.replica_manager.partitions())
+        ]
 
     def _have_one_leader(self) -> bool:
         """Return whether every controller runs and knows the same leader of the same epoch, which is active."""

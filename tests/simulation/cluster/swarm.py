@@ -57,6 +57,10 @@ FLUSHED: Final = {"log.flush.interval.messages": "1"}
 OUTAGES: Final = frozenset({"lose_power", "lose_all_power"})
 #: What its `stranded` makes frequent.
 STRANDING: Final = frozenset({"strand", "kill_peers"})
+#: What its `relays`, `orphans` and `amid` make frequent, or all that happens.
+RELAYS: Final = frozenset({"relay"})
+ORPHANS: Final = frozenset({"orphan"})
+AMID: Final = frozenset({"kill_amid"})
 #: Of a story's `haste`.
 HASTY_GAP_MS, HASTY_LENGTH_MS = 1_500, 5_000
 #: Of a story's `laggards`: a follower that waits for so long before each fetch may lag for so long.
@@ -88,6 +92,10 @@ def told_pace(pace: FaultPace, story: Story) -> FaultPace:
         pace = replace(pace, is_flushed=story.outages == 1, left_out=pace.left_out - OUTAGES, favoured=OUTAGES)
     if story.stranded:
         pace = replace(pace, left_out=pace.left_out - STRANDING, favoured=STRANDING)
+    for count, kinds in ((story.relays, RELAYS), (story.orphans, ORPHANS), (story.amid, AMID)):
+        if count:
+            others = pace.left_out - kinds if count == 1 else frozenset(KINDS) - kinds
+            pace = replace(pace, left_out=others, favoured=kinds)
     if story.voters:
         pace = replace(pace, left_out=pace.left_out | {"replace_disk"})
     return pace

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from barnabas.config import Config
-from barnabas.testing.simulation.fault_decisions import FaultPace
+from barnabas.testing.simulation.fault_decisions import KINDS, FaultPace
 from tests.simulation.cluster.swarm import (
+    AMID,
     OUTAGES,
+    RELAYS,
     SLOW_FETCHER,
     STRANDING,
     draw_slow_fetchers,
@@ -61,6 +63,8 @@ def test_a_story_changes_how_faults_come() -> None:
     assert flushed.favoured == OUTAGES
     assert flushed.left_out == STRANDING | {"kill"}
     assert told_pace(pace, Story(stranded=1)).left_out == OUTAGES | {"kill"}
+    assert told_pace(pace, Story(relays=1)).favoured == RELAYS
+    assert told_pace(FaultPace(), Story(amid=2)).left_out == frozenset(KINDS) - AMID
     assert "replace_disk" in told_pace(pace, Story(voters=1)).left_out
 
 

@@ -35,6 +35,7 @@ COMPACTED_CONFIG: Final = {
     "min.cleanable.dirty.ratio": "0.01",
 }
 TRIMMED_CONFIG: Final = {"segment.ms": "5000"}
+SHORT_MS: Final = ("3000", "15000")  # retention
 
 
 class Keyed(NamedTuple):
@@ -151,7 +152,9 @@ class Trimmed(Part):
         self._content: dict[int, bytes] = {}
         self._start = 0
         self._keeps_all = not setting.story.meddlers and not setting.draw(3)
-        config = {**TRIMMED_CONFIG, "retention.ms": LONG_MS if self._keeps_all else "15000"}
+        # Why the shorter one: records get too old while they wait for a follower.
+        short_ms = SHORT_MS[setting.draw(len(SHORT_MS))]
+        config = {**TRIMMED_CONFIG, "retention.ms": LONG_MS if self._keeps_all else short_ms}
         self.topics = [Topic(TRIMMED, 1, config, is_whole=False)]
         self.clients = [
             IdempotentProducer(number, setting.bootstrap, TRIMMED, 1, self, setting.draw, setting.pause_s)

@@ -45,6 +45,9 @@ class Story:
     haste: int = 0  # 1: faults are short, come one after the other, and none is left out
     outages: int = 0  # 1: brokers flush each batch, and often lose power, all at once too; 2: they do not flush
     stranded: int = 0  # 1: brokers are often left alone in ISRs, and end
+    relays: int = 0  # 1: two leaders often end one after the other while the next one copies nothing; 2: nothing else
+    orphans: int = 0  # 1: brokers often lose the controllers, and nothing else, until others lead; 2: nothing else
+    amid: int = 0  # 1: nodes are often killed while a change is on its way; 2: nothing else
     laggards: int = 0  # 1: one broker copies so slowly that it leaves ISRs and comes back
     restless: int = 0  # 1: threads are interrupted nearly everywhere, and often lose the processor for a time
 
