@@ -24,10 +24,11 @@ CHECKERS: Final = (
         re.compile(
             r"^(?:[\w-]+: )?(lost|duplicated|reordered|offset reuse|unstable read|skipped|watermark back|invented|kept"
             r"|torn|wrong outcome|G0|G1a|G1b|G1c|precommitted read|nonmonotonic poll|sums"
-            r"|two owners|former owner|owned at a time|fenced member|old commit|gap|zombie"
+            r"|two owners|former owner|owned at a time|given too early|fenced member|old commit|gap|zombie"
             r"|offset went back|unread|two states|epoch back|no prefix|came back"
             r"|forgotten|fenced early|unstable offset|kept member"
-            r"|two leaders|voted twice|two histories|not durable|incomplete|taken back|given twice): .*",
+            r"|two leaders|voted twice|not elected|early commit|two histories|not durable|incomplete|taken back"
+            r"|given twice): .*",
             re.DOTALL,
         ),
         r"\1",

@@ -61,6 +61,15 @@ REPLACED: Final = (
     " batch after others have overwritten its keys, to a leader that has copied the log anew.",
     "snapshots-of-producers-are-not-flushed (3f45d27) costs the next start time: without a snapshot, or with a torn one"
     ", it reads more of the log, and finds the same producers.",
+    "append-from-a-former-leader let a follower append what it fetched in an earlier epoch: the next fetch finds a gap"
+    " or the divergence, and mends it.",
+    "truncates-to-the-own-watermark did so where logs diverge: what a follower has beyond its leader came after the"
+    " answer that told it the high watermark, but for batches that were appended within milliseconds.",
+    "isr-changes-wake-nobody: the push of the same change wakes them as well, milliseconds later.",
+    "truncation-does-not-stop-the-cleaner: it cleans below the high watermark, which nobody truncates without unclean"
+    " elections, and these lives have none.",
+    "fetches-of-other-epochs-count: a log of an earlier epoch has nothing of the leader's own, without which it commits"
+    " nothing.",
     "isr-becomes-empty was right once eligible leader replicas were on: the last member of an ISR may leave it.",
 )
 AREA_OF: Final = {name: area for area, mutants in AREAS.items() for name in mutants}

@@ -44,19 +44,19 @@ CLEANING: Final = {
         "if header.producer_id in self._aborted:\n            self._observed.add(header.producer_id)",
         "the record of an aborted transaction replaces no committed one",
     ),
-    "truncation-does-not-stop-the-cleaner": Mutant(
-        "broker.storage.log.segment_keeper",
-        "and state.truncation_count == truncations",
-        "and state.truncation_count >= truncations",
-        "a round of the cleaner that read truncated records is dropped",
-        life="haste=1",
+    "cleaned-segments-are-not-flushed": Mutant(
+        "broker.storage.cleaner.cleaner",
+        "cleaned.become_inactive()\n        cleaned.flush()",
+        "cleaned.become_inactive()",
+        "a cleaned segment is durable before it takes the place of others",
+        life="outages=1",
     ),
     "retention-of-the-unreplicated": Mutant(
         "broker.storage.log.segment_keeper",
         "if state.high_watermark.offset < upper_bound or is_last_and_empty or not predicate(",
         "if is_last_and_empty or not predicate(",
         "retention deletes nothing above the high watermark",
-        life="laggards=1,haste=1",
+        life="relays=1",
     ),
     "retention-is-inverted": Mutant(
         "broker.storage.log.retention",

@@ -24,7 +24,7 @@ QUORUM: Final = {
         "role.deadline_ms = now_ms + self._election_timeout()\n            self._persist()",
         "role.deadline_ms = now_ms + self._election_timeout()",
         "a vote is on the disk before the candidate hears of it",
-        life="haste=1,outages=1",
+        life="haste=1",
     ),
     "votes-are-not-durable": Mutant(
         "controller.raft.election_state",
@@ -49,7 +49,7 @@ QUORUM: Final = {
         "if candidate <= self.epoch_start_offset or candidate <= self.high_watermark:",
         "if candidate <= self.high_watermark:",
         "a leader commits records of earlier epochs with one of its own only (figure 8 of the Raft paper)",
-        life="haste=1,outages=1",
+        life="haste=1",
     ),
     "fetches-before-the-flush": Mutant(
         "controller.raft.client.driver",
@@ -57,11 +57,11 @@ QUORUM: Final = {
         "if must_flush and False:\n            self._log.flush()",
         "a replica has flushed what it says it has",
     ),
-    "fetches-of-other-epochs-count": Mutant(
-        "controller.raft.handlers.common",
-        "if epoch < q.epoch:\n        return ErrorCode.FENCED_LEADER_EPOCH\n    if epoch > q.epoch:",
-        "if epoch > q.epoch:",
-        "a fetch counts in the epoch of its leader only",
+    "fetches-of-another-history-count": Mutant(
+        "controller.raft.handlers.fetching",
+        "q.outline.validate(offset, partition.last_fetched_epoch)",
+        "q.outline.validate(offset, q.outline.last_epoch)",
+        "a fetch counts if the log before it is the leader's",
         life="haste=1",
     ),
     "divergence-of-controllers-stays": Mutant(

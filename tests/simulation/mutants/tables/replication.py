@@ -45,7 +45,7 @@ REPLICATION: Final = {
         "and follower.log_end_offset >= leader_epoch_start_offset",
         "and leader_epoch_start_offset >= 0",
         "a replica joins the ISR when it has reached the start of the leader's epoch",
-        life="laggards=1,haste=1",
+        life="stranded=1",
     ),
     "a-repeated-push-forgets-the-joining": Mutant(
         "broker.replication.partition",
@@ -53,14 +53,14 @@ REPLICATION: Final = {
         "if old.is_isr_change_in_flight and change.partition_epoch < old.partition_epoch:",
         "a push that repeats the present state leaves a proposal in flight",
         "b0c93cc",
-        life="laggards=1,haste=1",
+        life="laggards=1,amid=2",
     ),
     "append-from-a-former-leader": Mutant(
         "broker.replication.partition",
         "if self.log is None or not self._follows_locked(leader_epoch):",
-        "if self.log is None or self.role.is_leader:",
-        "a follower appends records only under the epoch in which it fetched them",
-        life="haste=1,restless=1",
+        "if self.log is None:",
+        "a broker appends what it fetched only while it follows the leader that sent it",
+        life="meddlers=1,restless=1",
     ),
     "divergence-is-not-truncated": Mutant(
         "broker.replication.fetching.fetcher",
@@ -81,11 +81,18 @@ REPLICATION: Final = {
         "a leader epoch ends where the next one begins",
     ),
     "truncates-to-the-own-watermark": Mutant(
-        "broker.replication.fetching.fetch_state",
-        "return min(leader.end_offset, own.end_offset, log_end_offset)",
-        "return min(high_watermark, log_end_offset)",
+        "broker.replication.partition",
+        "self._followers.clear()\n            self.role = follower_role(change)",
+        "self._followers.clear()\n            self.log.truncate_to(self.log.high_watermark)\n"
+        "            self.role = follower_role(change)",
         "a follower truncates where the logs diverge, not at its high watermark (KIP-101)",
-        life="laggards=1,haste=1",
+        life="laggards=1",
+    ),
+    "isr-changes-are-sent-once": Mutant(
+        "broker.replication.in_sync.alter_partition",
+        "self._unsent = {**items, **self._unsent}",
+        "self._unsent = {**self._unsent}",
+        "a change of an ISR that had no answer is sent again",
     ),
     "reads-of-the-unreplicated": Mutant(
         "broker.storage.log.reader",

@@ -37,6 +37,6 @@ SHARES: Final = {
         "if leader_epoch in (ANY_EPOCH, state.leader_epoch):",
         "if leader_epoch >= ANY_EPOCH:",
         "a former leader's acknowledgements are refused once the next one has read the state",
-        life="haste=1",
+        life="orphans=2",
     ),
 }

@@ -31,14 +31,7 @@ WAITING: Final = {
         "if log is None or not role.is_leader:\n            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER",
         "if log is None:\n            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER",
         "a batch that waits at a broker that leads no more is refused",
-        life="meddlers=1,haste=1",
-    ),
-    "isr-changes-wake-nobody": Mutant(
-        "broker.replication.in_sync.isr_updates",
-        "if moved:\n            self._complete_delayed(partition.tp)",
-        "if moved and again is not None:\n            self._complete_delayed(partition.tp)",
-        "a produce is answered when a smaller ISR lets the watermark pass it",
-        life="laggards=1,pause_ms=800",
+        life="meddlers=1,laggards=1,producers=2",
     ),
     "pushes-wake-nobody": Mutant(
         "broker.replication.leadership",
@@ -76,7 +69,7 @@ WAITING: Final = {
         "self._requests.wake_if_stalled()",
         "self._requests.has_waiting()",
         "a request that waits behind a slow one gets a handler that sleeps",
-        life="haste=1",
+        life="outages=1",
     ),
     "the-rest-of-a-run-is-forgotten": Mutant(
         "broker.processors",
