@@ -42,8 +42,13 @@ ALONE_NS: Final = 15_000 * NS_PER_MS
 #: How long a kill waits for a change that is on its way, and how often it looks: a change takes milliseconds.
 AMID_NS: Final = 3_000 * NS_PER_MS
 AMID_LOOK_NS: Final = 2 * NS_PER_MS
-#: Of a relay: how long the others copy nothing before the first leader ends, and before the second one does.
+#: How often it hits the active controller instead of a broker.
+CONTROLLER_AMID: Final = 0.5
+#: Of a relay: how often the others copy nothing for a time before the first leader ends, and for how long; how long the
+#: second one leads.
+BEHIND: Final = 0.5
 BEHIND_MS_MAX: Final = 600
+LEADING_MS_MIN: Final = 200
 LEADING_MS_MAX: Final = 1_500
 #: How long the second leader of a relay may take to end.
 ENDING_NS: Final = 5_000 * NS_PER_MS
@@ -136,10 +141,10 @@ class Faults:
             self._later(lambda: self._start(node))
 
     def kill_amid(self, node: SimulatedNode) -> None:
-        """Kill a node while a change is on its way: the active controller, or a leader that asks for another ISR."""
+        """Kill the active controller, or a leader that asks for another ISR, while a change is on its way."""
         self._wait_for(lambda: self._nodes.is_deciding() or self._is_healed, AMID_NS, AMID_LOOK_NS)
         if not self._is_healed:
-            is_controller = isinstance(node, SimulatedController)
+            is_controller = isinstance(node, SimulatedController) or self._random.random() < CONTROLLER_AMID
             self.kill(self._nodes.controller if is_controller else next(iter(self._nodes.proposers()), node))
 
     def kill_peers(self, node: SimulatedNode) -> None:
@@ -200,15 +205,17 @@ class Faults:
             return
         second = peers.pop(self._random.randrange(len(peers)))
         links = [link for leader in (node, second) for link in _links(leader, peers)]
+        self._length_ns += 2 * LEADING_MS_MAX * NS_PER_MS  # so that the first one is not back before the second ends
         self._lasting += 1
         self._tell(f"{node.name} and {second.name} are cut off from the other brokers, to lead one after the other")
         self._cut_links(links)
-        self._scheduler.sleep_ns(int(self._random.random() * BEHIND_MS_MAX) * NS_PER_MS)
+        if self._random.random() < BEHIND:
+            self._scheduler.sleep_ns(int(self._random.random() * BEHIND_MS_MAX) * NS_PER_MS)
         for leader in (node, second):
             if not self._is_healed:
                 is_killed = leader is second and self._random.random() < KILLED_IN_RELAY
                 (self.kill if is_killed else self.stop)(leader)
-                self._scheduler.sleep_ns(int(self._random.random() * LEADING_MS_MAX) * NS_PER_MS)
+                self._scheduler.sleep_ns(self._random.randint(LEADING_MS_MIN, LEADING_MS_MAX) * NS_PER_MS)
         self._wait_for(lambda: not second.is_running or self._is_healed, ENDING_NS)
         self._tell(f"{node.name} and {second.name} are cut off no more")
         self._heal_links(links)
@@ -352,7 +359,10 @@ class Faults:
             node.process.wall_offset_ns += change_ms * NS_PER_MS
 
     def _start(self, node: SimulatedNode) -> None:
-        if not node.is_running:
+        """Start a node that does not run; one that is stopping once it has stopped, which may last longer."""
+        if node.is_running and node.is_stopping:
+            self._scheduler.call_at(self._scheduler.now_ns + REVIVE_NS, lambda: self._start(node))
+        elif not node.is_running:
             self._tell(f"{node.name} starts")
             node.start()
 
