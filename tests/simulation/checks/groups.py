@@ -3,8 +3,8 @@
 Rules
 1. two owners       In one generation (classic) or at one member epoch (KIP-848), a partition has one owner.
 2. former owner     A commit that a member sends after another one owned its partition is not confirmed.
-3. offset went back A committed offset that is reported is not below one that was confirmed before it was asked for.
-                    Exception: a commit without an answer may be carried out late.
+3. offset went back A committed offset that is reported is not below one that was confirmed, or reported to somebody,
+                    before it was asked for. Exception: a commit without an answer may be carried out late.
 4. unread           Some member got every record below the last committed offset.
 5. owned at a time  A report of a member that owns what another one owned already is not confirmed (KIP-848).
 6. given too early  A partition is given to a member once the former owner has reported that it owns it no more, or has
@@ -37,7 +37,7 @@ class GroupJournal:
         self.commits = 0  # those that were confirmed
         self._owners: dict[tuple[int, int], str] = {}  # (epoch, partition) -> member
         self._latest: dict[int, str] = {}  # partition -> who claimed it last
-        self._confirmed: dict[int, int] = {}  # partition -> the highest offset
+        self._confirmed: dict[int, int] = {}  # partition -> the highest offset that was confirmed or reported
         self._unsure: list[Commit] = []  # those without an answer
         self._held: dict[str, set[int]] = {}  # member -> partitions that it was given and has not given up
         self._heard: dict[str, tuple[int, Hashable]] = {}  # member -> when it was heard last, and by which coordinator
@@ -117,6 +117,8 @@ class GroupJournal:
             late = any(commit.offsets.get(partition) == offset for commit in self._unsure)
             if offset < before and not late:
                 self._note("offset went back", f"{asker} got {offset} for partition {partition} after {before}")
+            if offset >= 0:
+                self._confirmed[partition] = max(offset, self._confirmed.get(partition, 0))
 
     def consumed(self, member: str, partition: int, offsets: Collection[int]) -> None:
         """A member got the records at these offsets."""

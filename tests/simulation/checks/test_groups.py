@@ -127,3 +127,10 @@ def test_a_coordinator_that_was_replaced_may_have_answered_the_former_owner() ->
     journal.heard("a", "former", 20)
     journal.given("b", [0], "next", 30, 100)
     assert journal.check({}, {}) == []
+
+
+def test_an_offset_that_was_reported_does_not_go_back() -> None:
+    journal = GroupJournal("g")
+    journal.fetched("a", journal.asking(), {0: 5, 1: -1})
+    journal.fetched("b", journal.asking(), {0: 3, 1: -1})
+    assert journal.check({}, {}) == ["offset went back: g: b got 3 for partition 0 after 5"]

@@ -26,6 +26,31 @@ if TYPE_CHECKING:
     from tests.simulation.load.clients.member import Member
 
 
+class Asker(Fetcher):
+    """Asks for the committed offsets of a group, one after the other, as a tool does that watches its lag."""
+
+    def __init__(self, group: str, partitions: int, setting: Setting, journal: GroupJournal) -> None:
+        super().__init__(f"watcher of {group}", setting.bootstrap)
+        self._group = group
+        self._partitions = partitions
+        self._setting = setting
+        self._journal = journal
+
+    def run(self) -> None:
+        """Ask until it is asked to stop."""
+        while not self.is_stopping:
+            partition = self._setting.draw(self._partitions)
+            asked = self._journal.asking()
+            answer = self.ask_for_offset(self._group, NUMBERED, partition)
+            if answer is not None:
+                found = answer.topics[0].partitions[0] if answer.topics else None
+                error = answer.error_code if found is None else found.error_code
+                if not self.may_pass(error, f"OffsetFetch of {self._group}") and found is not None:
+                    self._journal.fetched(self.name, asked, {partition: found.committed_offset})
+            self.wait(self._setting.pause_s)
+        self.close()
+
+
 class Grouped(Part):
     """See the module."""
 
@@ -49,6 +74,8 @@ class Grouped(Part):
         for member in self._members:
             member.is_undisturbed = not story.faults
         self.clients = [*self._members]
+        if self._members:
+            self.clients.append(Asker(self.group, story.partitions, setting, self.journal))
 
     def _era(self) -> tuple[int, ...] | None:
         """Return what changes when a coordinator is elected; None while nobody knows."""
