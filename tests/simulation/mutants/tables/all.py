@@ -65,7 +65,10 @@ REPLACED: Final = (
     " or the divergence, and mends it.",
     "truncates-to-the-own-watermark did so where logs diverge: what a follower has beyond its leader came after the"
     " answer that told it the high watermark, but for batches that were appended within milliseconds.",
-    "isr-changes-wake-nobody: the push of the same change wakes them as well, milliseconds later.",
+    "a-former-leader-acknowledges let the request wait on for the high watermark: a follower knows no ISR, so it"
+    " answers NOT_ENOUGH_REPLICAS_AFTER_APPEND then.",
+    "isr-changes-wake-nobody: a leader takes a smaller ISR from the push only, which wakes all. A larger one moves no"
+    " high watermark.",
     "truncation-does-not-stop-the-cleaner: it cleans below the high watermark, which nobody truncates without unclean"
     " elections, and these lives have none.",
     "fetches-of-other-epochs-count: a log of an earlier epoch has nothing of the leader's own, without which it commits"

@@ -25,7 +25,7 @@ GROUPS: Final = {
         "if self.writes.has_loaded and error:\n                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
         "the next coordinator serves no offset that a failover may take back",
         "481d872",
-        life="relays=2",
+        life="haste=1,relays=2",
     ),
     "groups-before-they-are-committed": Mutant(
         "broker.coordinators.groups.shard",
@@ -33,7 +33,7 @@ GROUPS: Final = {
         "assert record_offset >= 0",
         "the next coordinator serves no consumer group that a failover may take back",
         "8636d2b",
-        life="relays=2",
+        life="haste=1,relays=2,classic=0,consumers=4,pause_ms=50",
     ),
     "loaded-offsets-are-forgotten": Mutant(
         "broker.coordinators.runtime.committed_writes",

@@ -62,7 +62,7 @@ QUORUM: Final = {
         "q.outline.validate(offset, partition.last_fetched_epoch)",
         "q.outline.validate(offset, q.outline.last_epoch)",
         "a fetch counts if the log before it is the leader's",
-        life="haste=1",
+        life="amid=2",
     ),
     "divergence-of-controllers-stays": Mutant(
         "controller.raft.handlers.fetching",

@@ -45,7 +45,7 @@ REPLICATION: Final = {
         "and follower.log_end_offset >= leader_epoch_start_offset",
         "and leader_epoch_start_offset >= 0",
         "a replica joins the ISR when it has reached the start of the leader's epoch",
-        life="stranded=1",
+        life="laggards=1,outages=1,pause_ms=50",
     ),
     "a-repeated-push-forgets-the-joining": Mutant(
         "broker.replication.partition",
@@ -53,14 +53,14 @@ REPLICATION: Final = {
         "if old.is_isr_change_in_flight and change.partition_epoch < old.partition_epoch:",
         "a push that repeats the present state leaves a proposal in flight",
         "b0c93cc",
-        life="laggards=1,amid=2",
+        life="laggards=1,haste=1,amid=2",
     ),
     "append-from-a-former-leader": Mutant(
         "broker.replication.partition",
         "if self.log is None or not self._follows_locked(leader_epoch):",
         "if self.log is None:",
         "a broker appends what it fetched only while it follows the leader that sent it",
-        life="meddlers=1,restless=1",
+        life="meddlers=1,restless=1,pause_ms=10,seconds=20",
     ),
     "divergence-is-not-truncated": Mutant(
         "broker.replication.fetching.fetcher",
@@ -87,12 +87,6 @@ REPLICATION: Final = {
         "            self.role = follower_role(change)",
         "a follower truncates where the logs diverge, not at its high watermark (KIP-101)",
         life="laggards=1",
-    ),
-    "isr-changes-are-sent-once": Mutant(
-        "broker.replication.in_sync.alter_partition",
-        "self._unsent = {**items, **self._unsent}",
-        "self._unsent = {**self._unsent}",
-        "a change of an ISR that had no answer is sent again",
     ),
     "reads-of-the-unreplicated": Mutant(
         "broker.storage.log.reader",

@@ -63,7 +63,7 @@ TRANSACTIONS: Final = {
         "elif partition.high_watermark >= end_offset:",
         "elif partition.high_watermark >= 0:",
         "a coordinator serves when all that it read is committed",
-        life="relays=2",
+        life="haste=1,relays=2",
     ),
     "coordinators-count-the-unreplicated": Mutant(
         "broker.replication.replica_manager",

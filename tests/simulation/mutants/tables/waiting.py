@@ -27,11 +27,10 @@ WAITING: Final = {
         "a produce that ran out of time is no success",
     ),
     "a-former-leader-acknowledges": Mutant(
-        "broker.replication.partition",
-        "if log is None or not role.is_leader:\n            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER",
-        "if log is None:\n            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER",
+        "broker.replication.delayed.delayed_produce",
+        "if error != ErrorCode.NONE:\n                    self._errors[tp] = error",
+        "if error == ErrorCode.NONE:\n                    self._errors[tp] = error",
         "a batch that waits at a broker that leads no more is refused",
-        life="meddlers=1,laggards=1,producers=2",
     ),
     "pushes-wake-nobody": Mutant(
         "broker.replication.leadership",
