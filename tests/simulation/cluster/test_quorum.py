@@ -7,6 +7,7 @@ from typing import Any
 
 from barnabas.controller.metadata.record_batches import encode_batch
 from barnabas.controller.raft.election_state import ElectionState, encode_quorum_state
+from barnabas.controller.raft.leader_state import Leader
 from barnabas.controller.raft.voter_set import ReplicaKey
 from barnabas.protocol.metadata_records import NoOpRecord
 from barnabas.protocol.records.batch import set_offset_and_epoch
@@ -106,3 +107,25 @@ def test_a_torn_vote_is_found() -> None:
     torn._state = torn._state[:10]
     (first, *_) = problems(controller(100, torn, 0), controller(101, Disk(log, 100), 0))
     assert first.startswith("not durable: quorum-state of controller-100: ")
+
+
+def leading(*voted: int, high_watermark: int = -1) -> list[str]:
+    """What a look at leaders finds: controller 100 leads epoch 3 from offset 1 on, and the disks have these votes."""
+    log = log_of(1, 3)
+    nodes = [controller(100 + each, Disk(log, candidate), 0) for each, candidate in enumerate(voted)]
+    role = Leader(3, 100, 1, 0, high_watermark=high_watermark)
+    nodes[0].raft._replica.quorum.role, nodes[0].node = role, SimpleNamespace(node_id=100)
+    watch = QuorumWatch(SimpleNamespace(controllers=nodes))  # type: ignore[arg-type]
+    watch.look_at_leaders()
+    return watch.problems
+
+
+def test_a_leader_without_stored_votes_is_found() -> None:
+    assert leading(100, 100, 102) == []
+    assert leading(100, 101, 102) == ["not elected: controller-100 leads epoch 3 with 1 votes"]
+
+
+def test_a_leader_that_commits_too_early_is_found() -> None:
+    assert leading(100, 100, 102, high_watermark=2) == []
+    (problem,) = leading(100, 100, 102, high_watermark=1)
+    assert problem.startswith("early commit: controller-100 takes 1 for committed")
