@@ -18,6 +18,7 @@ QUORUM: Final = {
         "return role.voted.matches(candidate)",
         "return True",
         "a vote is given once in an epoch",
+        life="amid=2",
     ),
     "votes-are-not-stored": Mutant(
         "controller.raft.quorum",
