@@ -64,6 +64,19 @@ class Identity:
         return path
 
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """Signs certificates."""
 
@@ -73,6 +86,8 @@ class Authority:
         self.certificate = (
             _builder(own, own, self.key.public_key(), -1, 3650)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False)
             .sign(self.key, hashes.SHA256())
         )
 
@@ -88,6 +103,9 @@ class Authority:
         key = key or ec.generate_private_key(ec.SECP256R1())
         own = subject(name) if isinstance(name, str) else name
         builder = _builder(own, self.certificate.subject, key.public_key(), from_days, to_days)
+        # Why: from Python 3.13 on, clients refuse a certificate without it.
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
         if names:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName([general_name(each) for each in names]), critical=False
