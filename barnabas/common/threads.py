@@ -16,11 +16,16 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import Final
 
 OS_NAME_LENGTH_MAX = 15
 
 #: Whether this interpreter has a global lock (a free-threaded one has none): only one thread runs Python at a time.
 HAS_GLOBAL_LOCK: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+#: The greatest int for an attribute that is replaced while other threads read it. Compiled code keeps a greater one as
+#: an object; without a global lock, a reader could find that object deleted.
+SHARED_INT_MAX: Final = 2**62 - 1
 
 log = logging.getLogger("barnabas.threads")
 

@@ -21,6 +21,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from barnabas.common.threads import SHARED_INT_MAX
+
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
@@ -73,18 +75,19 @@ class ReplicationQuota:
 
     def __init__(self, clock: Clock, samples: int, sample_ms: int) -> None:
         self._rate = Rate(clock, samples, sample_ms)
-        self._limit = UNLIMITED  # replaced whole; bytes a second
+        self._limit = SHARED_INT_MAX  # replaced whole; bytes a second; SHARED_INT_MAX stands for UNLIMITED
         self._throttled: Mapping[str, frozenset[int]] = {}  # replaced whole under _lock; partitions by topic
         self._lock = threading.Lock()  # serialises changes of _throttled
 
     @property
     def limit(self) -> int:
         """Bytes a second; UNLIMITED if none is set."""
-        return self._limit
+        limit = self._limit
+        return limit if limit < SHARED_INT_MAX else UNLIMITED
 
     def set_limit(self, bytes_per_s: int) -> None:
         """Allow this many bytes a second from now on."""
-        self._limit = bytes_per_s
+        self._limit = min(bytes_per_s, SHARED_INT_MAX)
 
     def throttle(self, topic: str, replicas: Iterable[str], broker_id: int) -> None:
         """Throttle these replicas of a topic and no others; each is `partition:broker`, or `*`."""
@@ -105,7 +108,7 @@ class ReplicationQuota:
 
     def is_exceeded(self) -> bool:
         """Whether the current rate is above the limit."""
-        return self._limit != UNLIMITED and self._rate.per_second() > self._limit
+        return self._limit != SHARED_INT_MAX and self._rate.per_second() > self._limit
 
     def holds_back(self, tp: TopicPartition) -> bool:
         """Whether this replica may not be copied now."""

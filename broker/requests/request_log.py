@@ -31,6 +31,7 @@ from barnabas.broker.requests.request_json import completed_json, header_json, m
 from barnabas.common import logs
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER
+from barnabas.common.threads import SHARED_INT_MAX
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -143,7 +144,7 @@ class RequestLog:
         self._registry = registry  # fixed before start
         self.slow: list[SlowRequest] = []  # `_keep` adds to it, on any processor
         self.errors: list[FailedRequest] = []  # likewise, on any thread that answers
-        self._slow_ns = slow_ms * NS_PER_MS if slow_ms >= 0 else -1  # replaced whole by `set_slow_ms`
+        self._slow_ns = _slow_ns(slow_ms)  # replaced whole by `set_slow_ms`
         self._bar_ns = 0  # slower requests are noted; any processor sets it, and races do not matter
         self._wanted: frozenset[int] = frozenset()  # replaced whole by `refresh`
         # Created here so that their levels can be set before the first request. Fixed before start.
@@ -159,7 +160,7 @@ class RequestLog:
 
     def set_slow_ms(self, slow_ms: int) -> None:
         """Set from how many milliseconds on a request is logged as slow; -1: never."""
-        self._slow_ns = slow_ms * NS_PER_MS if slow_ms >= 0 else -1
+        self._slow_ns = _slow_ns(slow_ms)
 
     def take_slow(self) -> list[SlowRequest]:
         """Return the slow requests, newest last; the ring then notes the slowest from now on."""
@@ -308,6 +309,11 @@ def _keep(ring: list[Any], item: SlowRequest | FailedRequest) -> None:
     """Append to a ring and cut it; a thread that appends at the same time may cut instead."""
     ring.append(item)
     del ring[:-KEPT]
+
+
+def _slow_ns(slow_ms: int) -> int:
+    """Return the nanoseconds; -1 if no request is slow."""
+    return min(slow_ms * NS_PER_MS, SHARED_INT_MAX) if slow_ms >= 0 else -1
 
 
 def logger_name(api_name: str) -> str:

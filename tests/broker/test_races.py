@@ -19,12 +19,15 @@ from barnabas.broker.coordinators.runtime.shard_lock import ShardLock
 from barnabas.broker.monitoring.topic_stats import BrokerTopicStats
 from barnabas.broker.network.connection import FrameReader
 from barnabas.broker.purgatory import DelayedOperation, Purgatory
+from barnabas.broker.replication.replication_quota import UNLIMITED, ReplicationQuota
 from barnabas.broker.request_channel import RequestQueue, ResponseQueue
 from barnabas.broker.requests.answers import NO_REPLY, Outcome
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.requests.request_log import KEPT, FailedRequest, RequestLog, _keep
+from barnabas.broker.storage.log.leader_epochs import LeaderEpochCache
 from barnabas.broker.storage.log.log import FetchIsolation
 from barnabas.broker.storage.log.log_types import AppendOrigin
+from barnabas.broker.storage.segments.time_index import TimeIndex
 from barnabas.common.clock import SystemClock
 from barnabas.metrics.meters import Counter
 from barnabas.metrics.registry import Registry
@@ -271,3 +274,39 @@ def test_a_frame_is_read_while_the_next_one_is_cut() -> None:
                 reader.next_frame()
 
         at_once(cut, cut_off)
+
+
+def test_a_pair_that_is_replaced_whole_is_never_read_half_replaced() -> None:
+    bench = Bench()
+    epochs = LeaderEpochCache(bench.fs, "/data/leader-epoch-checkpoint", is_new=True)
+    index = TimeIndex(bench.fs, "/data/00.timeindex", 0, 1 << 20, is_new=True)
+    until = Until(1)
+
+    def write(turn: int) -> None:
+        epochs.assign(turn, turn)
+        index.maybe_append(turn, turn)
+        if turn % 50 == 49:
+            epochs.truncate_from_start(turn)
+
+    def check() -> None:
+        assert all(epoch == start or start > epoch for epoch, start in epochs.entries)
+        timestamp, offset = index.last_entry
+        assert timestamp == offset or timestamp == -1, "two entries were mixed"
+
+    at_once(until.writer(write), until.reader(check), until.reader(check))
+
+
+def test_a_great_limit_is_read_while_it_is_replaced() -> None:
+    quota = ReplicationQuota(SystemClock(), 11, 1000)
+    slow = RequestLog(RequestMetrics(Registry()))
+    until = Until(1)
+
+    def write(turn: int) -> None:
+        quota.set_limit(2**63 - 1 - turn)
+        slow.set_slow_ms(2**63 - 1 - turn)
+
+    def check() -> None:
+        assert quota.limit == UNLIMITED
+        assert not quota.is_exceeded()
+
+    at_once(until.writer(write), until.reader(check), until.reader(check))

@@ -42,7 +42,9 @@ class LeaderEpochCache:
         """Read the file, unless the log is new."""
         self.path = path  # replaced by renames, under the log's lock
         self._fs = fs
-        self._entries: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # replaced whole under the log's lock
+        # Replaced whole under the log's lock; two tuples. Why not annotated as a pair: compiled, it would be two
+        # fields, and another thread could read them half replaced.
+        self._entries: tuple[tuple[int, ...], ...] = ((), ())
         self._flush_lock = threading.Lock()  # one write at a time; no other lock is taken while it is held
         self._is_dirty = False  # set after a change of _entries, cleared by `flush` before it reads them
         self._schedule_flush: Callable[[], object] | None = None  # set once by the log

@@ -78,7 +78,8 @@ class SparseIndex:
         self._entry = entry
         count = 0 if is_new else self._entries_on_disk()
         self._state = _State(count, [])  # replaced whole under the log's lock
-        self.last_entry = self._last_of(count) if count else first  # under the log's lock
+        # Replaced whole under the log's lock; an Entry. Why not annotated as one: see `LeaderEpochCache`.
+        self.last_entry: tuple[int, ...] = self._last_of(count) if count else first
 
     def _entries_on_disk(self) -> int:
         try:
