@@ -7,11 +7,13 @@ Rules
 2. A response queue never blocks its putter. Muting bounds it already: a connection has one request in progress. If it
    blocked: 1. all handlers wait for a processor to take responses; 2. the processor waits for a free place in the
    request queue. Neither could continue.
-3. Wake-ups are rationed, since each hands the interpreter lock to another thread:
-   - A handler that finishes takes the next request itself. A sleeping handler is woken only if all handlers sleep, or
-     if none has taken a request for `STALL_NS` while requests wait (they are all blocked or slow): one more each time.
-   - A handler that returns while others are awake and take requests faster than one in `SHED_NS` goes to sleep. On an
-     interpreter with a global lock, more handlers than that only wait for each other.
+3. Wake-ups are rationed. With a global interpreter lock each hands the lock to another thread; without one, each moves
+   values to the caches of another core, and handlers beyond the cores only wait for each other:
+   - A handler that finishes takes the next request itself. A sleeping handler is woken only if fewer than
+     `parallel_handlers` are awake, or if none has taken a request for `STALL_NS` while requests wait (they are all
+     blocked or slow): one more each time.
+   - A handler that returns while that many others are awake and take requests faster than one in `SHED_NS` goes to
+     sleep.
    - A processor is woken only when it sleeps in its selector, once, however many responses follow.
    No request may be forgotten: a processor that goes to sleep while requests wait checks again after `STALL_NS`
    (`wake_if_stalled`).
@@ -24,6 +26,7 @@ Source: Kafka's RequestChannel (4.3).
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -38,6 +41,14 @@ if TYPE_CHECKING:
 STALL_NS: Final = 500_000
 STALL_S: Final = STALL_NS / 1e9
 SHED_NS: Final = 200_000
+
+
+def parallel_handlers(cores: int) -> int:
+    """Return how many handlers are woken without delay: one with a global lock; else half of the cores, at least one.
+
+    Why half: network threads and clients need the other cores.
+    """
+    return 1 if HAS_GLOBAL_LOCK else max(1, cores // 2)
 
 
 class StagePauses(Protocol):
@@ -75,9 +86,7 @@ class RequestQueue(queue.Queue["Request | None"]):
         super().__init__(maxsize)
         self._now_ns = now_ns  # fixed before start
         self.slow_motion: StagePauses | None = None  # replaced whole by SlowMotion; None at full speed
-        # Why 0: if handlers run in parallel, wake-ups need no rationing.
-        self._stall_ns = STALL_NS if HAS_GLOBAL_LOCK else 0  # fixed before start
-        self._shed_ns = SHED_NS if HAS_GLOBAL_LOCK else 0  # fixed before start
+        self._parallel = parallel_handlers(len(os.sched_getaffinity(0)))  # fixed before start
         self._sleepers: list[threading.Lock] = []  # guarded by: mutex; a held lock for each sleeping handler
         self._handler_count = 0  # guarded by: mutex
         self._last_take_ns = 0  # guarded by: mutex; when a handler last took
@@ -215,21 +224,21 @@ class RequestQueue(queue.Queue["Request | None"]):
             self._waiting_putters -= 1
 
     def _is_superfluous_locked(self, now_ns: int) -> bool:
-        """Return whether the calling handler may sleep although requests wait: another one is awake and fast."""
-        return self._handler_count - len(self._sleepers) > 1 and now_ns - self._last_take_ns < self._shed_ns
+        """Return whether the calling handler may sleep although requests wait: enough others are awake and fast."""
+        return self._handler_count - len(self._sleepers) > self._parallel and now_ns - self._last_take_ns < SHED_NS
 
     def _sleeper_to_wake_locked(self) -> threading.Lock | None:
         """Choose the handler that fell asleep last (its caches are warm); None if none must be woken."""
-        if len(self._sleepers) < self._handler_count:  # a handler is awake
+        if self._handler_count - len(self._sleepers) >= self._parallel:  # enough handlers are awake
             now_ns = self._now_ns()
-            if now_ns - max(self._last_take_ns, self._last_wake_ns) < self._stall_ns:
+            if now_ns - max(self._last_take_ns, self._last_wake_ns) < STALL_NS:
                 return None
             self._last_wake_ns = now_ns
         return self._sleepers.pop()
 
     def _sleepers_to_wake_locked(self, count: int) -> list[threading.Lock]:
-        """Choose handlers for `count` new requests; at most one if wake-ups are rationed."""
-        wanted = min(count if self._stall_ns == 0 else 1, len(self._sleepers))
+        """Choose handlers for `count` new requests."""
+        wanted = min(count, self._parallel, len(self._sleepers))
         chosen = (self._sleeper_to_wake_locked() for _ in range(wanted))
         return [sleeper for sleeper in chosen if sleeper is not None]
 

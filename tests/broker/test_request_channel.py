@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -162,12 +163,19 @@ def test_a_superfluous_handler_goes_to_sleep(clock: FakeClock) -> None:
     assert requests.qsize() == 3
 
 
-def test_wake_ups_of_parallel_handlers_are_not_rationed(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+def test_without_a_global_lock_handlers_for_half_of_the_cores_are_woken(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
     monkeypatch.setattr(request_channel, "HAS_GLOBAL_LOCK", False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6))
     requests = RequestQueue(100, clock.monotonic_ns)
-    handlers = Handlers(requests, 3)
-    requests.put_all([request() for _ in range(3)])
-    eventually("all took one", lambda: len(handlers.taken) == 3)
+    handlers = Handlers(requests, 4)
+    requests.put_all([request() for _ in range(4)])
+    eventually("three took one", lambda: len(handlers.taken) == 3)
+    assert requests.sleeping_handlers() == 1
+    clock.advance_ns(STALL_NS)
+    requests.wake_if_stalled()
+    eventually("the fourth took one", lambda: len(handlers.taken) == 4)
     handlers.stop()
 
 
