@@ -167,7 +167,7 @@ def test_without_a_global_lock_handlers_for_half_of_the_cores_are_woken(
     monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
     monkeypatch.setattr(request_channel, "HAS_GLOBAL_LOCK", False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
     requests = RequestQueue(100, clock.monotonic_ns)
     handlers = Handlers(requests, 4)
     requests.put_all([request() for _ in range(4)])
