@@ -15,8 +15,10 @@ Rules
 3. Producers of full batches keep the cores busy, and there a patient thread waits for their time slices to end. Request
    threads are then scheduled as usual: half as many again 100 B records arrive, and 5 % more with acks=all and three
    replicas.
-4. Nothing is done on an interpreter without a global lock, on one core, or with `barnabas.cpu.affinity=none`.
-5. Brokers on one machine take different cores, by broker id.
+4. On an interpreter without a global lock no thread is confined. The threads are patient by the same rules: a handler
+   that interrupts its waker would only wait for a lock that the waker holds.
+5. Nothing is done on one core, or with `barnabas.cpu.affinity=none`.
+6. Brokers on one machine take different cores, by broker id.
 
 Threads: `review` is a periodic task, one at a time.
 """
@@ -71,8 +73,9 @@ class RequestAffinity:
 
     def __init__(self, registry: Registry, broker_id: int, setting: str) -> None:
         self._cpus = os.sched_getaffinity(0)  # fixed before start
-        self._one_cpu = {sorted(self._cpus)[broker_id % len(self._cpus)]}  # fixed before start
-        self.is_active = HAS_GLOBAL_LOCK and setting == AUTO and len(self._cpus) > 1  # fixed before start
+        one_cpu = {sorted(self._cpus)[broker_id % len(self._cpus)]}
+        self._together = one_cpu if HAS_GLOBAL_LOCK else self._cpus  # fixed before start
+        self.is_active = setting == AUTO and len(self._cpus) > 1  # fixed before start
         self.placement = Placement.PATIENT  # owner: review
         self._batches = [registry.meter(row) for row in (
             catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC, catalogue.TOTAL_FETCH_REQUESTS_PER_SEC
@@ -114,5 +117,5 @@ class RequestAffinity:
             self._placed[thread] = is_confined, policy
             if before.get(thread) != (is_confined, policy):
                 with contextlib.suppress(OSError):  # the thread has ended, or the container forbids it
-                    os.sched_setaffinity(thread.native_id, self._one_cpu if is_confined else self._cpus)
+                    os.sched_setaffinity(thread.native_id, self._together if is_confined else self._cpus)
                     os.sched_setscheduler(thread.native_id, policy, _NO_PRIORITY)

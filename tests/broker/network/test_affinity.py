@@ -174,14 +174,20 @@ def test_full_batches_are_seen_although_followers_fetch_often(
     assert (placed[handler.native_id], policies[handler.native_id]) == ({5}, os.SCHED_OTHER)
 
 
-@pytest.mark.parametrize(
-    ("setting", "cpus", "has_lock"), [("none", CPUS, True), ("auto", {1}, True), ("auto", CPUS, False)]
-)
+def test_without_a_global_lock_threads_are_patient_on_all_cores(
+    placed: dict[int, set[int]], policies: dict[int, int], monkeypatch: pytest.MonkeyPatch, handler: threading.Thread
+) -> None:
+    monkeypatch.setattr(affinity, "HAS_GLOBAL_LOCK", False)
+    RequestAffinity(Registry(), 4, "auto").review()
+    assert handler.native_id is not None
+    assert (placed[handler.native_id], policies[handler.native_id]) == (CPUS, os.SCHED_BATCH)
+
+
+@pytest.mark.parametrize(("setting", "cpus"), [("none", CPUS), ("auto", {1})])
 def test_inactive_where_it_does_not_help(
-    placed: dict[int, set[int]], monkeypatch: pytest.MonkeyPatch, setting: str, cpus: set[int], has_lock: bool
+    placed: dict[int, set[int]], monkeypatch: pytest.MonkeyPatch, setting: str, cpus: set[int]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: cpus)
-    monkeypatch.setattr(affinity, "HAS_GLOBAL_LOCK", has_lock)
     assert not RequestAffinity(Registry(), 0, setting).is_active
 
 
