@@ -8,7 +8,8 @@ request's times by bucket). Each has a fallback in Python.
 Rules
 1. What can be compiled is compiled, or the build fails with a plain message. Nobody gets the slow product unasked.
 2. BARNABAS_PURE=1 asks for it: no compiler is needed then, and the wheel fits every interpreter.
-3. A free-threaded interpreter gets the C extensions, but not mypyc's modules, which have not been tested there.
+3. A free-threaded interpreter gets mypyc's modules from CPython 3.14 on, the first that mypyc supports. On 3.13 it gets
+   the C extensions only. docs/internals/threads.md (Without a global lock) says what an attribute may be.
 4. Elsewhere than on Linux, where no server runs, nothing is compiled.
 5. The outcome does not depend on what else is installed: mypyc sees no site-packages, and none of the settings that the
    project's own type check has.
@@ -139,6 +140,7 @@ TYPE_CHECK = ("--config-file=", "--no-site-packages", "--ignore-missing-imports"
 
 IS_PURE = os.environ.get("BARNABAS_PURE", "0") not in ("", "0") or sys.platform != "linux"
 IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+HAS_MYPYC = not IS_FREE_THREADED or sys.version_info >= (3, 14)
 
 
 class BuildOrFail(build_ext):
@@ -149,7 +151,7 @@ class BuildOrFail(build_ext):
         self._build()  # without a compiler it ends here, before mypyc has worked for half a minute
         # Why here: setuptools asks for the extensions many times, to make metadata and an sdist too. An editable
         # install runs the edited source, not its former compiled version.
-        if not self.editable_mode and not IS_FREE_THREADED:
+        if not self.editable_mode and HAS_MYPYC:
             self.distribution.ext_modules = [*written_in_c(), *compiled()]
             self.reinitialize_command("build_ext")
             self.ensure_finalized()
