@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from barnabas.cluster.security.authority import SIGNS
+
 NAMES = ("localhost", "127.0.0.1")
 CN = NameOID.COMMON_NAME
 
@@ -64,19 +66,6 @@ class Identity:
         return path
 
 
-_SIGNS = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=True,
-    encipher_only=False,
-    decipher_only=False,
-)
-
-
 class Authority:
     """Signs certificates."""
 
@@ -86,7 +75,7 @@ class Authority:
         self.certificate = (
             _builder(own, own, self.key.public_key(), -1, 3650)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(_SIGNS, critical=True)
+            .add_extension(SIGNS, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False)
             .sign(self.key, hashes.SHA256())
         )

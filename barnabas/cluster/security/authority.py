@@ -45,6 +45,18 @@ BACKDATED: Final = datetime.timedelta(days=1)
 CERTIFICATE_FILE: Final = "ca.pem"
 KEY_FILE: Final = "ca-key.pem"
 STORE_SUFFIX: Final = ".p12"
+#: What the key of an authority is for.
+SIGNS: Final = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
@@ -117,18 +129,7 @@ class Authority:
     def _authority_certificate(self) -> x509.Certificate:
         builder = self._builder(NAME, self._key.public_key(), AUTHORITY_DAYS)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        usage = x509.KeyUsage(
-            digital_signature=False,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            key_cert_sign=True,
-            crl_sign=True,
-            encipher_only=False,
-            decipher_only=False,
-        )
-        return builder.add_extension(usage, critical=True).sign(self._key, hashes.SHA256())
+        return builder.add_extension(SIGNS, critical=True).sign(self._key, hashes.SHA256())
 
     def _builder(self, common_name: str, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
