@@ -35,9 +35,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from barnabas.broker.storage.directories.checkpoints import (
-    CorruptCheckpointError,
     confirms_topic_id,
-    read_partition_metadata,
     write_partition_metadata,
 )
 from barnabas.broker.storage.directories.names import (
@@ -134,20 +132,10 @@ class Log:
         self._on_truncated = on_truncated
         # Replaced under the state's lock
         self.is_configured = True  # False: the topic's settings are not known yet, so retention waits
-        self._damaged_metadata = b""  # the content of a `partition.metadata` that cannot be read
-        state.topic_id = None if loaded.is_new else self._read_topic_id()
+        self._damaged_metadata = loaded.damaged_metadata
+        state.topic_id = loaded.topic_id
         with state.lock:
             state.update_first_unstable_locked()
-
-    def _read_topic_id(self) -> bytes | None:
-        state = self._state
-        path = f"{state.directory}/{PARTITION_METADATA_FILE}"
-        try:
-            return read_partition_metadata(state.fs, path)
-        except CorruptCheckpointError as error:
-            log.warning("%s; the controller will send the topic's id again", error)
-            self._damaged_metadata = state.fs.read_bytes(path)
-            return None
 
     # Identity
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.broker.storage.directories.checkpoints import CorruptCheckpointError
+from barnabas.broker.storage.directories.checkpoints import CorruptCheckpointError, read_partition_metadata
 from barnabas.broker.storage.directories.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -26,6 +26,7 @@ from barnabas.broker.storage.directories.names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_FILE,
     LOG_SUFFIX,
+    PARTITION_METADATA_FILE,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -58,13 +59,14 @@ class LoadedLog:
     """The result of loading a directory."""
 
     __slots__ = (
-        "is_new",
+        "damaged_metadata",
         "leader_epochs",
         "log_start_offset",
         "next_offset",
         "producer_state",
         "recovery_point",
         "segments",
+        "topic_id",
         "txn_checksums",
     )
 
@@ -78,9 +80,9 @@ class LoadedLog:
         log_start_offset: int,
         recovery_point: int,
         next_offset: int,
-        is_new: bool = False,
+        topic_id: bytes | None,
+        damaged_metadata: bytes,
     ) -> None:
-        self.is_new = is_new
         self.segments = segments
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
@@ -88,6 +90,8 @@ class LoadedLog:
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
         self.next_offset = next_offset
+        self.topic_id = topic_id  # None if it is not recorded
+        self.damaged_metadata = damaged_metadata  # the content of a `partition.metadata` that cannot be read
 
 
 class LogLoader:
@@ -153,6 +157,7 @@ class LogLoader:
         rebuild_producer_state(state, segments.all, log_start_offset, next_offset, self._clock.wall_ms())
         self._settle_segments(segments)
         recovery_point = next_offset if self._clean_shutdown else min(self._recovery_point, next_offset)
+        topic_id, damaged_metadata = (None, b"") if self._is_new else self._read_topic_id()
         return LoadedLog(
             segments,
             self._epochs,
@@ -161,8 +166,18 @@ class LogLoader:
             log_start_offset=log_start_offset,
             recovery_point=max(recovery_point, 0),
             next_offset=next_offset,
-            is_new=self._is_new,
+            topic_id=topic_id,
+            damaged_metadata=damaged_metadata,
         )
+
+    def _read_topic_id(self) -> tuple[bytes | None, bytes]:
+        """Return the topic's id, and the content of its file if that is damaged."""
+        path = self._path(PARTITION_METADATA_FILE)
+        try:
+            return read_partition_metadata(self._fs, path), b""
+        except CorruptCheckpointError as error:
+            log.warning("%s; the controller will send the topic's id again", error)
+            return None, self._fs.read_bytes(path)
 
     def _find_segments(self) -> None:
         """Steps 1 to 3."""
