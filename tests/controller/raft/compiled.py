@@ -31,10 +31,9 @@ def sources() -> list[str]:
 
 def compile_into(directory: Path) -> None:
     """Copy the sources into the directory and compile them there."""
-    from mypyc.build import mypycify  # Why here: a run of the sources needs no compiler
-    from setuptools import setup
+    from setuptools import setup  # Why here: a run of the sources needs no compiler
 
-    from setup import OPTIONS, TYPE_CHECK
+    from setup import BuildOnAllCores, compiled
 
     shutil.rmtree(directory, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.c")
@@ -46,8 +45,13 @@ def compile_into(directory: Path) -> None:
     os.chdir(directory)
     try:
         modules = [source for source in sources() if source not in INTERPRETED]
-        extensions = mypycify([*TYPE_CHECK, "--explicit-package-bases", *modules], **OPTIONS)
-        setup(name="raft", script_args=["--quiet", "build_ext", "--inplace"], ext_modules=extensions, packages=[])
+        setup(
+            name="raft",
+            script_args=["--quiet", "build_ext", "--inplace"],
+            ext_modules=compiled("--explicit-package-bases", *modules),
+            cmdclass={"build_ext": BuildOnAllCores},
+            packages=[],
+        )
     finally:
         os.chdir(before)
 
