@@ -300,6 +300,7 @@ class Connections:
         except OSError as error:
             log.debug("closing connection %s: %s", connection.context.connection_id, error)
         connection.outgoing = connection.answered = None
+        connection.postponed = None  # it refers to the connection, too, and nobody will queue it
         self._quotas.release(self._settings.listener_name, connection.context.client_address)
         self._metrics.closed(connection.client_software)
         for follow in list(connection.on_closed.values()):

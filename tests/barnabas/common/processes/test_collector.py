@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from barnabas.common.processes.collector import THRESHOLDS
 from tests.support.broker.network import TIMEOUT_S, Network, heartbeat
 from tests.support.cycles import cyclic_garbage
@@ -59,6 +61,21 @@ def test_a_client_that_goes_away_during_its_request_leaves_no_cycle() -> None:
     with Network(handlers=1, num_network_threads=1) as network:
         gone()
         assert cyclic_garbage(lambda: _often(network, gone)) < CONNECTIONS
+
+
+@pytest.mark.parametrize("first", [b"\0\0\0\1\0", heartbeat("close"), heartbeat("last")], ids=("bad", "close", "last"))
+def test_requests_that_nobody_carries_out_leave_no_cycle(first: bytes) -> None:
+    """They came in one read with another one, after which the connection was closed."""
+
+    def left_behind() -> None:
+        with network.client() as client:
+            client.send(first + heartbeat("ok") * 2)
+            while client.sock.recv(4096):
+                pass
+
+    with Network(handlers=1, num_network_threads=1) as network:
+        left_behind()
+        assert cyclic_garbage(lambda: _often(network, left_behind)) < CONNECTIONS
 
 
 def _often(network: Network, connect: Callable[[], None]) -> None:
