@@ -65,7 +65,7 @@ class DelayedOperation(TimerTask):
     Kafka. `lock` serialises `try_complete`; pass the lock of the state it checks, or let the operation have its own.
     """
 
-    __slots__ = ("_callback", "_guard", "_is_completed", "_timer", "lock", "request")
+    __slots__ = ("_callback", "_guard", "_is_completed", "_timer", "is_watched", "lock", "request")
 
     def __init__(self, delay_ms: int | None, lock: AbstractContextManager[object] | None = None) -> None:
         super().__init__(_FOR_EVER_MS if delay_ms is None else max(0, delay_ms))
@@ -76,6 +76,8 @@ class DelayedOperation(TimerTask):
         self._is_completed = False  # guarded by: _guard; goes to True once
         self._callback: Callback | None = None  # guarded by: _guard; set once, `_called` from then on
         self._timer: Timer | None = None  # set by the purgatory before the operation is timed
+        # Set once, by the purgatory that watches it. Others have no keys: a purgatory only times them, and lists none.
+        self.is_watched = False
         self.request: Request | None = None  # set by `bind`: the request that waits, if any
 
     # For subclasses
@@ -117,11 +119,6 @@ class DelayedOperation(TimerTask):
             callback = self._take_callback_locked()
         self._finish(callback)
         return True
-
-    @property
-    def is_in_purgatory(self) -> bool:
-        """Whether a purgatory watches or times it; otherwise only its owner completes it."""
-        return self._timer is not None
 
     def bind(self, callback: Callback, request: Request | None = None) -> None:
         """Set the callback of the completion: called at once if it is complete, else on the completing thread.
@@ -345,6 +342,7 @@ class Purgatory:
             return True
         if not keys:
             return False
+        operation.is_watched = True
         with operation.lock:
             for key in keys:
                 if operation.is_completed:

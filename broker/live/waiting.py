@@ -1,7 +1,7 @@
 """Waiting operations and their reasons: in purgatories, and parked requests elsewhere.
 
-An operation of a purgatory returns its own reasons (`DelayedOperation.waits_for`). Other parked requests wait for an
-answer of their owner. `Explain` returns the reasons for them by API; a broker's is in `elsewhere.py`.
+An operation of a purgatory returns its own reasons (`DelayedOperation.waits_for`). Most other parked requests wait for
+an answer of their owner. `Explain` returns the reasons for them by API; a broker's is in `elsewhere.py`.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def sentence(request: RequestShape | None, reasons: Sequence[Reason], keys: Sequ
 
 
 def parked(requests: Iterable[Request], explain: Explain, views: RequestViews, look: Look) -> Listed:
-    """Return those of these requests that are parked outside purgatories, oldest first."""
+    """Return those of these requests that no purgatory watches, oldest first; it may time them."""
     found = [(request, request.operation) for request in requests]
-    waiting = [(request, operation) for request, operation in found if operation and not operation.is_in_purgatory]
+    waiting = [(request, operation) for request, operation in found if operation and not operation.is_watched]
     waiting.sort(key=lambda item: item[0].received_ns)
     return look.some([_parked(*item, explain, views, look) for item in waiting[: look.limit]], len(waiting))
 

@@ -84,8 +84,8 @@ class Wait(Protocol):
     """What a parked request waits for (`DelayedOperation` in broker/purgatory.py)."""
 
     @property
-    def is_in_purgatory(self) -> bool:
-        """Whether a purgatory watches or times the operation."""
+    def is_watched(self) -> bool:
+        """Whether a purgatory watches the operation under a key."""
 
     def waits_for(self) -> list[Reason]:
         """Return what is missing now, for the live page."""

@@ -28,6 +28,7 @@ from barnabas.protocol.messages.k21_delete_records import (
     DeleteRecordsTopic,
 )
 from barnabas.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
+from barnabas.protocol.messages.k43_elect_leaders import ElectLeadersRequest
 from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state
 
 
@@ -264,3 +265,16 @@ def test_requests_parked_outside_purgatories(rig: BrokerRig, views: RequestViews
     assert listing["total"] == 1
     assert listing["items"][0]["sentence"] == "add partitions to txn of client outside waits for AddPartitionsToTxn"
     assert listing["items"][0]["age_ms"] == 70
+
+
+def test_a_forwarded_request_without_keys_waits_for_the_controller(rig: BrokerRig, views: RequestViews) -> None:
+    request = rig.request(ElectLeadersRequest(), 2, client_id="admin")
+    request.api_local_done_ns = request.dequeued_ns = request.received_ns = rig.clock.monotonic_ns()
+    park = TABLE[43].handle(rig.services, request)
+    request.operation = park.operation
+    park.purgatory.try_complete_else_watch(park.operation, park.keys)
+    assert waiting_operations(rig, views, "topic") == []
+    listing = parked([request], lambda _api, _message: [], views, Look.of({}, rig.clock))
+    assert [item["sentence"] for item in listing["items"]] == [
+        "elect leaders of client admin waits for the controller's answer"
+    ]
