@@ -119,7 +119,7 @@ class LogManager:
             write_checkpoints=self._write_checkpoints,
             on_removed=self._on_removed,
         )
-        self._has_loaded = False  # owner: the starting thread
+        self._has_loaded = False  # set once by the starting thread; checkpoints are written from then on
 
     # Events of logs
 
@@ -227,7 +227,8 @@ class LogManager:
             self._directories.attempt(directory, partial(load_directory, directory, load, thread_count))
         # Why now: a log that was deleted, or set aside, just before a crash is still in the checkpoints. A new log of
         # its name would begin, after the next crash, at the start offset of the old one, and lose its records.
-        self._write_checkpoints()
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
         for directory in self.online_directories():
             self._directories.attempt(directory, directory.note_boot)
         self._directories.check_some_online()
@@ -459,8 +460,10 @@ class LogManager:
             found.remove_expired_producers()
 
     def _write_checkpoints(self) -> None:
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
+        """Write all checkpoints, unless loading did not finish: a log that is not loaded yet would be missing there."""
+        if self._has_loaded:
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
 
     def checkpoint_recovery_points(self) -> None:
         """Write every directory's recovery points."""

@@ -479,6 +479,45 @@ def test_two_current_logs_after_a_crash_within_the_swap(caplog: pytest.LogCaptur
     assert "flights-0 is in two log directories: /b/flights-0 is kept, not /a/flights-0" in caplog.text
 
 
+def with_deleted_records(fs: MemoryFileSystem, dirs: tuple[str, ...]) -> Node:
+    """TPS[1] in the last directory begins at offset 2, which only a checkpoint says."""
+    node = Node(fs, dirs).start()
+    node.manager.prefer_directory(TPS[1], node.manager.directories[-1])
+    for value in "abc":
+        node.append(node.log(TPS[1]), value)
+    node.log(TPS[1]).maybe_increment_log_start_offset(2, "DeleteRecords")
+    return node
+
+
+def test_a_partition_in_two_directories_leaves_the_checkpoints_of_others_alone() -> None:
+    fs, dirs = MemoryFileSystem(), ("/a", "/b", "/c")
+    node = with_deleted_records(fs, dirs)
+    node.manager.prefer_directory(TPS[0], node.manager.directories[0])
+    current, future = moving(node)
+    copy(current, future)
+    future.rename("flights-0")  # the crash happens before the old one is marked for deletion
+    node.manager.checkpoint_log_start_offsets()
+    again = Node(fs.kill(), dirs).start()  # sets one aside before it loads the third directory
+    assert contents(again.log(TPS[1])) == [(2, "c")]
+
+
+def test_a_stop_before_all_logs_are_loaded_leaves_the_checkpoints_alone() -> None:
+    node = with_deleted_records(MemoryFileSystem(), ("/a",))
+    node.manager.checkpoint_log_start_offsets()
+    assert isinstance(node.fs, MemoryFileSystem)
+    after = node.fs.kill()
+    stopped = Node(after)
+    stopped.manager.open_directories(1)
+
+    def refuse(_topic: str) -> Settings:
+        raise LogDirectoryError("a person must fix it")
+
+    with pytest.raises(LogDirectoryError):
+        stopped.manager.load_logs(refuse)
+    stopped.manager.shutdown()
+    assert contents(Node(after).start().log(TPS[1])) == [(2, "c")]
+
+
 def test_a_log_is_created_in_its_preferred_directory() -> None:
     node = Node(dirs=("/a", "/b")).start()
     for tp in TPS[:3]:
