@@ -16,7 +16,7 @@ Rules
      sleep.
    - A processor is woken only when it sleeps in its selector, once, however many responses follow.
    No request may be forgotten: a processor that goes to sleep while requests wait checks again after `STALL_NS`
-   (`wake_if_stalled`).
+   (`wake_if_stalled`), and so does one that waits for space while a handler sleeps.
 4. Requests of a connection that arrived together are queued together (`Request.following`). The handler that takes the
    first carries them out one after the other. Each counts as one request.
 
@@ -155,6 +155,8 @@ class RequestQueue(queue.Queue["Request | None"]):
                 sleeper = threading.Lock()  # what this handler sleeps on
                 sleeper.acquire()
                 self._sleepers.append(sleeper)
+                if self.queue and self._waiting_putters:
+                    self.not_full.notify()  # a putter that waits without a limit, since no handler slept
             if not sleeper.acquire(timeout=-1 if timeout is None else timeout):
                 self._give_up_sleeping(sleeper)
 

@@ -163,6 +163,27 @@ def test_a_superfluous_handler_goes_to_sleep(clock: FakeClock) -> None:
     assert requests.qsize() == 3
 
 
+def test_a_putter_that_waits_wakes_a_handler_that_went_to_sleep_meanwhile(clock: FakeClock) -> None:
+    """1. A putter waits while no handler sleeps. 2. One sleeps, since the other is fast. 3. That one takes long."""
+    requests = RequestQueue(1, clock.monotonic_ns)
+    requests.add_handlers(2)
+    putter = threading.Thread(target=requests.put_all, args=([request(), request(), request()],), daemon=True)
+    putter.start()
+    eventually("it waits", lambda: requests.blocked_putters() == 1)
+    requests.get(block=False)
+    eventually("it waits again", lambda: (requests.qsize(), requests.blocked_putters()) == (1, 1))
+    taken: list[Request | None] = []
+    second = threading.Thread(target=lambda: taken.append(requests.get()), daemon=True)
+    second.start()
+    eventually("the second handler sleeps", lambda: requests.sleeping_handlers() == 1)
+    clock.advance_ns(STALL_NS)
+    eventually("it is woken", lambda: len(taken) == 1)
+    clock.advance_ns(SHED_NS)
+    requests.get(block=False)
+    putter.join(TIMEOUT_S)
+    second.join(TIMEOUT_S)
+
+
 def test_without_a_global_lock_handlers_for_half_of_the_cores_are_woken(
     monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
