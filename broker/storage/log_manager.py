@@ -218,7 +218,11 @@ class LogManager:
         configs = topic_config if topic_config is not None else lambda _topic: self._config.topic_config()
 
         def load(found: Found) -> None:
-            opened = self._opener.open(found, configs(found.tp.topic))
+            config = configs(found.tp.topic)
+            if is_delete_dir(found.name):
+                self._remover.delete_found(found.directory, found.name, config.file_delete_delay_ms)
+                return
+            opened = self._opener.open(found, config)
             opened.is_configured = topic_config is not None
             self._add_loaded(opened, found.name)
 
@@ -237,9 +241,6 @@ class LogManager:
         return len(self._registry.current)
 
     def _add_loaded(self, opened: Log, name: str) -> None:
-        if is_delete_dir(name):
-            self._remover.delete_later(opened)
-            return
         registry = self._registry
         with registry.lock:
             logs = registry.future if is_future_dir(name) else registry.current

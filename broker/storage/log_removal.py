@@ -73,6 +73,19 @@ class LogRemover:
 
         self._scheduler.schedule_once("kafka-delete-logs", delete, doomed.config.file_delete_delay_ms)
 
+    def delete_found(self, directory: LogDirectory, name: str, delay_ms: int) -> None:
+        """Delete what a start found marked for deletion, after a delay.
+
+        Why it is not loaded: nobody needs what it holds, and it may be torn, since it was perhaps never flushed.
+        """
+        path = f"{directory.path}/{name}"
+
+        def delete() -> None:
+            self._directories.attempt(directory, partial(self._fs.remove_tree, path))
+            log.info("Deleted %s", path)
+
+        self._scheduler.schedule_once("kafka-delete-logs", delete, delay_ms)
+
     def set_aside(self, gone: Sequence[Log], reason: str) -> dict[TopicPartition, ApiError]:
         """Close logs and rename their directories so that they are strays; returns the failures."""
         refused: dict[TopicPartition, ApiError] = {}

@@ -21,7 +21,6 @@ import logging
 from barnabas.broker.storage.directories.checkpoints import CorruptCheckpointError, read_partition_metadata
 from barnabas.broker.storage.directories.names import (
     CLEANED_SUFFIX,
-    DELETE_DIR_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LEADER_EPOCH_FILE,
@@ -184,7 +183,7 @@ class LogLoader:
         self._finish_interrupted_swaps()
         self._open_segments()
         self._check_transactions()
-        if not self._directory.endswith(DELETE_DIR_SUFFIX) and not self._clean_shutdown:
+        if not self._clean_shutdown:
             self._recover_from_recovery_point()
 
     def _settle_segments(self, segments: SegmentList) -> None:

@@ -382,6 +382,29 @@ def test_a_directory_that_is_broken_at_start_is_offline() -> None:
         Node(fs, ("/a", "/b")).start()
 
 
+def test_a_torn_log_that_waits_for_its_deletion_is_no_failure_of_the_disk() -> None:
+    """Its records were never flushed, and the power was lost before it was deleted."""
+    node = Node().start()
+    for value in "ab":
+        node.append(node.log(TPS[0]), value)
+    node.log(TPS[0]).roll()
+    node.append(node.log(TPS[0]), "c")
+    node.manager.delete_logs({TPS[0]: TOPIC_ID})
+    (doomed,) = [entry.name for entry in node.fs.listdir("/a") if entry.name.endswith("-delete")]
+    assert isinstance(node.fs, MemoryFileSystem)
+    after = node.fs.kill()
+    path = f"/a/{doomed}/{0:020d}.log"
+    whole = after.read_bytes(path)
+    after.write_bytes(path, whole[: len(whole) // 2 + 22], sync=True)  # in the header of the second batch
+    after.unlink(f"/a/{doomed}/{2:020d}.snapshot")
+    again = Node(after).start()
+    assert not again.manager.directories[0].is_offline
+    assert again.manager.all_logs() == []
+    again.clock.advance_ms(again.manager.get_or_create_log(TPS[1], TOPIC_ID, Settings()).config.file_delete_delay_ms)
+    again.scheduler.run_due()
+    assert [entry.name for entry in after.listdir("/a") if entry.is_dir] == ["flights-1"]
+
+
 def test_a_directory_must_not_be_named_twice() -> None:
     with pytest.raises(LogDirectoryError, match="named twice"):
         Node(dirs=("/a", "/b", "/b/")).start()
