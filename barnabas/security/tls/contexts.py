@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {REQUESTED: ssl.CERT_OPTIONAL, REQUIRED: ssl.CERT_REQUIRED}
+# Why: Java uses such keys, so whoever brings Kafka's key store sees these first.
+_TOO_WEAK: Final = {
+    "CA_KEY_TOO_SMALL": "a key of its chain is too short",
+    "CA_MD_TOO_WEAK": "a certificate of its chain is signed with SHA-1 or MD5",
+    "EE_KEY_TOO_SMALL": "the key is too short",
+}
 
 
 def server_context(
@@ -98,6 +104,9 @@ def _load(context: ssl.SSLContext, entry: KeyEntry) -> None:
             data = data[os.write(descriptor, data) :]
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     except ssl.SSLError as error:
-        raise ConfigError(f"OpenSSL refuses the key or its certificate: {error.reason or error}") from None
+        reason = error.reason or str(error)
+        if reason in _TOO_WEAK:
+            reason = f"{_TOO_WEAK[reason]} ({reason})"
+        raise ConfigError(f"OpenSSL refuses the key or its certificate: {reason}") from None
     finally:
         os.close(descriptor)

@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from barnabas.config.errors import ConfigError
 from barnabas.security.tls.contexts import client_context, server_context
@@ -110,3 +111,11 @@ def test_a_key_is_read_from_memory_and_leaves_nothing_open(tmp_path: Path, monke
     server()
     assert set(os.listdir("/proc/self/fd")) <= before
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_openssl_finds_too_weak_is_said_in_words() -> None:
+    weak = AUTHORITY.issue("weak", key=rsa.generate_private_key(65537, 1024))
+    entry = KeyEntry(weak.key, (weak.certificate, AUTHORITY.certificate))
+    with pytest.raises(ConfigError) as caught:
+        server_context(settings_of({}, "L"), entry, (AUTHORITY.certificate,))
+    assert str(caught.value) == "OpenSSL refuses the key or its certificate: the key is too short (EE_KEY_TOO_SMALL)"
