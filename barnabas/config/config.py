@@ -259,7 +259,11 @@ def warn(config: Config, more: Iterable[str] = ()) -> None:
     is_without_tls = config.role == BROKER and used.isdisjoint(TLS_PROTOCOLS)
     # Why: a controller connects to brokers' listeners, of which it knows only the map.
     peers = config.listener_protocols if config.role == CONTROLLER else ()
-    found = warnings_of_file(config.originals, listeners, peers=peers, is_without_tls=is_without_tls)
+    used.add(config.listener_protocols.get(config.inter_broker_listener_name.upper(), PLAINTEXT))
+    is_without_logins = not any(protocol.startswith("SASL_") for protocol in used)
+    found = warnings_of_file(
+        config.originals, listeners, peers=peers, is_without_tls=is_without_tls, is_without_logins=is_without_logins
+    )
     for line in (*found, *_warnings_of_role(config), *more):
         if line not in _warned:
             _warned.add(line)

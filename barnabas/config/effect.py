@@ -22,6 +22,7 @@ from barnabas.config.listeners import (
     ACCEPTING_KEYS,
     LISTENER_LIMITS,
     MECHANISM_NAMES,
+    RENEWAL_KEYS,
     SSL_KEYS,
     base_name,
     is_for_listeners,
@@ -56,7 +57,7 @@ class Missing(NamedTuple):
 _SASL: Final = Missing(
     "no listener uses SASL, so no client would be authenticated",
     ("sasl.", "connections.max.reauth.ms"),
-    but=("sasl.kerberos.kinit.cmd",),
+    but=("sasl.kerberos.kinit.cmd", *RENEWAL_KEYS),
 )
 #: SASL settings that belong to one mechanism of one listener.
 _OF_MECHANISMS: Final = (
@@ -160,26 +161,36 @@ def _check_mechanisms_keys(originals: Mapping[str, str]) -> None:
 
 
 def warnings_of_file(
-    names: Iterable[str], listeners: Iterable[str], *, peers: Iterable[str] = (), is_without_tls: bool = False
+    names: Iterable[str],
+    listeners: Iterable[str],
+    *,
+    peers: Iterable[str] = (),
+    is_without_tls: bool = False,
+    is_without_logins: bool = False,
 ) -> Iterator[str]:
     """Yield a line for each reason why keys of a file have no effect.
 
     `listeners` are the names of those that the process has or uses, and `peers` of those that it may only connect to;
-    `is_without_tls`: none of them uses TLS.
+    `is_without_tls`: none of them uses TLS; `is_without_logins`: none of them uses SASL.
     """
     if is_without_tls:
         idle = {name for name in names if name in SSL_KEYS}
         if idle:
             yield f"{_no_effect(idle)}: no listener uses TLS"
-    yield from warnings_of_listeners(names, listeners, peers)
+    yield from warnings_of_listeners(names, listeners, peers, is_without_logins=is_without_logins)
 
 
-def warnings_of_listeners(names: Iterable[str], listeners: Iterable[str], peers: Iterable[str] = ()) -> Iterator[str]:
+def warnings_of_listeners(
+    names: Iterable[str], listeners: Iterable[str], peers: Iterable[str] = (), *, is_without_logins: bool = False
+) -> Iterator[str]:
     """Yield a line for each reason why broker keys have no effect; one is that their listener is not there.
 
-    `peers` are listeners that the process only connects to.
+    `peers` are listeners that the process only connects to; `is_without_logins`: no listener uses SASL.
     """
     names = list(names)
+    renewal = {name for name in names if is_without_logins and _bare(name) in RENEWAL_KEYS}
+    if renewal:
+        yield f"{_no_effect(renewal)}: no listener uses SASL"
     own, others = (tuple(f"listener.name.{name.lower()}." for name in each) for each in (listeners, peers))
     stray = {name for name in names if is_for_listeners(_bare(name)) and not _is_plain_or_of(name, own)}
     stray -= {name for name in stray if name.startswith(others) and _bare(name) not in ACCEPTING_KEYS}

@@ -33,6 +33,16 @@ LOGINS_AT_RUN_TIME: Final = (
     "sasl.jaas.config",
     "sasl.server.max.receive.size",
 )
+#: Settings of logins that say only when a node renews its own ticket or token. They protect nothing.
+RENEWAL_KEYS: Final = (
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+)
 #: Settings of a key store and a trust store, wherever there is TLS.
 SSL_STORE_KEYS: Final = (
     "ssl.key.password",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -30,6 +30,7 @@ from barnabas.config.listeners import (
     LISTENER_LIMITS,
     LOGINS_AT_RUN_TIME,
     PLAINTEXT,
+    RENEWAL_KEYS,
     SSL_KEYS,
     SSL_STORE_KEYS,
     base_name,
@@ -220,11 +221,14 @@ class DynamicConfig:
             old, new = before.get(resource, {}), self._overrides.get(resource, {})
             found.setdefault(scope, set()).update(name for name in new if new[name] != old.get(name))
         for scope, names in found.items():
-            is_broker = scope is Scope.BROKER
-            for line in warnings_of_listeners(names, self._protocols) if is_broker else warnings(scope, names):
+            for line in self._lines_of_broker(names) if scope is Scope.BROKER else warnings(scope, names):
                 log.warning("%s config: %s", scope.value, line)
         if Scope.BROKER in found and MIN_INSYNC_REPLICAS in found[Scope.BROKER]:
             self._warn_of_min_isr()
+
+    def _lines_of_broker(self, names: Iterable[str]) -> Iterator[str]:
+        is_without_logins = not any(protocol.startswith("SASL_") for protocol in self._protocols.values())
+        return warnings_of_listeners(names, self._protocols, is_without_logins=is_without_logins)
 
     def _warn_of_min_isr(self) -> None:
         """Log that the file's min.insync.replicas is not in force.
@@ -327,7 +331,7 @@ class DynamicConfig:
             )
         if key.name not in DYNAMIC_KEYS and _live_row(name) is None:
             raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
-        if is_for_logins(key.name) and not self._has_use(name):
+        if is_for_logins(key.name) and key.name not in RENEWAL_KEYS and not self._has_use(name):
             raise ConfigError(f"{name} has no effect: no listener that it is for uses SASL")
 
 

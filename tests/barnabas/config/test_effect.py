@@ -102,6 +102,11 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
         ),
         ({"ssl.client.auth": "required"}, ["ssl.client.auth has no effect: no listener uses TLS"]),
         (
+            {"sasl.login.refresh.buffer.seconds": "9"},
+            ["sasl.login.refresh.buffer.seconds has no effect: no listener uses SASL"],
+        ),
+        ({**SASL, "sasl.login.refresh.buffer.seconds": "9"}, []),
+        (
             {"ssl.client.auth": "required", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"},
             [],
         ),

@@ -229,6 +229,18 @@ def test_a_listener_that_is_gone_or_lost_its_logins_breaks_no_other_setting(
         dynamic.check_broker_change("1", {"sasl.enabled.mechanisms": "PLAIN"})
 
 
+def test_when_a_node_renews_its_login_may_be_set_without_sasl_as_in_kafka(
+    dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"sasl.kerberos.min.time.before.relogin": "58000", "sasl.login.refresh.buffer.seconds": "9"}
+    dynamic.check_broker_change("1", texts)
+    dynamic.apply_records([record(BROKER, "1", name, text) for name, text in texts.items()], is_full=False)
+    assert [found.getMessage() for found in caplog.records] == [
+        "broker config: sasl.kerberos.min.time.before.relogin, sasl.login.refresh.buffer.seconds have no effect: no "
+        "listener uses SASL"
+    ]
+
+
 def test_a_config_without_effect_is_logged_when_it_is_set(
     dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
