@@ -40,6 +40,8 @@ KINDS: Final = {
 }
 #: Comes as well where brokers flush each batch.
 FLUSHED_KINDS: Final = {**KINDS, "lose_all_power": 1}
+#: Come only where they are favoured: they were made to show one mistake each, and take much of a life.
+TOLD_KINDS: Final = {"overtake": 1, "deafen": 1}
 #: How often nothing happens for a while after a fault. Without it, brisk faults leave a cluster nothing to lose.
 LULLS: Final = 0.1
 LULL_MS_MAX: Final = 12_000
@@ -83,8 +85,9 @@ class Decision(NamedTuple):
         except TypeError:
             raise DecisionError(f"no decision: {value!r}; it has {', '.join(cls._fields)}") from None
         numbers = (found.at_ms, found.node_id, found.length_ms, found.choice)
-        if found.kind not in FLUSHED_KINDS or not all(type(number) is int and number >= 0 for number in numbers):
-            raise DecisionError(f"no decision: {value!r}; the kinds are {', '.join(FLUSHED_KINDS)}")
+        kinds = {**FLUSHED_KINDS, **TOLD_KINDS}
+        if found.kind not in kinds or not all(type(number) is int and number >= 0 for number in numbers):
+            raise DecisionError(f"no decision: {value!r}; the kinds are {', '.join(kinds)}")
         return found
 
 
@@ -93,7 +96,8 @@ def draw_decisions(
 ) -> list[Decision]:
     """Return random decisions for a time, in their order."""
     pace = pace or FaultPace()
-    weights = FLUSHED_KINDS if pace.is_flushed else KINDS
+    weights = dict(FLUSHED_KINDS if pace.is_flushed else KINDS)
+    weights |= {kind: weight for kind, weight in TOLD_KINDS.items() if kind in pace.favoured}
     kinds = [kind for kind in weights if kind not in pace.left_out]
     chances = [weights[kind] * (FAVOURED if kind in pace.favoured else 1) for kind in kinds]
     drawn: list[Decision] = []

@@ -50,6 +50,11 @@ BEHIND: Final = 0.5
 BEHIND_MS_MAX: Final = 600
 LEADING_MS_MIN: Final = 200
 LEADING_MS_MAX: Final = 1_500
+#: How much longer than its session a broker is deaf.
+DEAF_MS: Final = 8_000
+#: How much longer packets take of a leader that is overtaken, and of the broker that copies after it.
+FAR_MS: Final = 150
+NEAR_MS: Final = 50
 #: How long the second leader of a relay may take to end.
 ENDING_NS: Final = 5_000 * NS_PER_MS
 #: How often it is killed; otherwise it is asked to stop.
@@ -220,6 +225,58 @@ class Faults:
         self._tell(f"{node.name} and {second.name} are cut off no more")
         self._heal_links(links)
         self._lasting -= 1
+
+    def overtake(self, node: SimulatedNode) -> None:
+        """End a leader whose next one knows of little that was acknowledged, while the third replica is behind.
+
+        1. The third broker is cut off until it has left the ISRs.
+        2. All that comes from and to the leader takes longer, so that high watermarks reach the second one late.
+        3. The leader is killed. The third one copies from the second, slowly, what was acknowledged without it.
+        """
+        peers = self._peers(node)
+        if isinstance(node, SimulatedController) or len(peers) < 2:
+            return
+        if not self._comes_calm_for(node) or self._is_healed:
+            return
+        third = peers.pop(self._random.randrange(len(peers)))
+        links = _links(third, [node, *peers])
+        self._lasting += 1
+        self._tell(f"{third.name} is cut off from the other brokers, and the network of {node.name} gets slow")
+        self._cut_links(links)
+        self._network.slow_down(node.node.host, FAR_MS * NS_PER_MS)
+        self._wait_for(lambda: self._nodes.has_left_isrs(third) or self._is_healed, ALONE_NS)
+        self._scheduler.sleep_ns(self._random.randint(LEADING_MS_MIN, LEADING_MS_MAX) * NS_PER_MS)
+        if not self._is_healed:
+            self._length_ns += (self._session_ms(node) + DEPOSED_MS) * NS_PER_MS
+            self.kill(node)
+            self._network.slow_down(third.node.host, NEAR_MS * NS_PER_MS)
+        self._tell(f"{third.name} is cut off no more")
+        self._heal_links(links)
+        self._network.slow_down(node.node.host, 0)
+        self._scheduler.sleep_ns(self._length_ns)
+        self._network.slow_down(third.node.host, 0)
+        self._lasting -= 1
+
+    def deafen(self, node: SimulatedNode) -> None:
+        """Keep the controllers from a broker, for longer than its session. It reaches them: its heartbeats arrive."""
+        if isinstance(node, SimulatedController):
+            return
+        self._length_ns += (self._session_ms(node) + DEAF_MS) * NS_PER_MS
+        self._tell(f"the controllers do not reach {node.name}")
+        pairs = [(controller.node.host, node.node.host) for controller in self._nodes.controllers]
+        for pair in pairs:
+            self._network.shut(*pair)
+        for controller in self._nodes.controllers:
+            for end in connections_of(controller.process) if controller.process is not None else ():
+                if end.remote[0] == node.node.host and end.remote in self._network.listeners:
+                    end.break_off(self._random)
+
+        def ending() -> None:
+            self._tell(f"the controllers reach {node.name} again")
+            for pair in pairs:
+                self._network.open(*pair)
+
+        self._later(ending)
 
     def lose_power(self, node: SimulatedNode) -> None:
         """End a process and lose what its disk has not flushed; start it again later."""

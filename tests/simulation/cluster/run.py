@@ -9,8 +9,9 @@
 5. Within the same time, nothing is left over in the nodes (leftovers.py).
 
 All the while, each acknowledged record must be where it has to be (copies.py), no request may wait for what is there
-already (stuck.py), and several controllers must have one history (quorum.py). The seed chooses the settings and how
-often faults come (swarm.py).
+already (stuck.py), leaders and coordinators must know what their decisions hang on (leaders.py, coordinators.py), and
+several controllers must have one history (quorum.py). The seed chooses the settings and how often faults come
+(swarm.py).
 
 Threads: the driver is a task; the command runs `run` outside of the simulation.
 """
@@ -31,8 +32,11 @@ from barnabas.testing.simulation.machine.network.links import Network
 from barnabas.testing.simulation.machine.process import Process
 from barnabas.testing.simulation.machine.scheduler import ENDED, NS_PER_S, Scheduler, SimulationError, Task
 from barnabas.testing.simulation.nodes import Nodes
+from tests.simulation.cluster.coordinators import Coordinators
 from tests.simulation.cluster.copies import Copies
+from tests.simulation.cluster.deaf import DeafBrokers
 from tests.simulation.cluster.invariants import Invariants, stored_log
+from tests.simulation.cluster.leaders import Leaders
 from tests.simulation.cluster.leftovers import leftovers
 from tests.simulation.cluster.out_of_sync import out_of_sync
 from tests.simulation.cluster.quorum import QuorumWatch
@@ -40,7 +44,6 @@ from tests.simulation.cluster.remembered import Remembered
 from tests.simulation.cluster.stuck import LOOK_NS, StuckRequests
 from tests.simulation.cluster.swarm import (
     FLUSHED,
-    LAGGING,
     RESTLESS,
     SLOW_FETCHER,
     draw_delay_ns,
@@ -50,6 +53,7 @@ from tests.simulation.cluster.swarm import (
     draw_slow_fetchers,
     end_slow_fetcher,
     told_pace,
+    told_settings,
 )
 from tests.simulation.load.clients.admin import Admin
 from tests.simulation.load.clients.client import Client
@@ -109,9 +113,7 @@ class Run:
         self._story = story
         swarm = random.Random(f"{scheduler.seed}/swarm")
         pace = told_pace(draw_pace(swarm) if story.varied else FaultPace(), story)
-        settings = draw_settings(swarm) if story.varied else {}
-        if story.laggards:
-            settings |= LAGGING
+        settings = told_settings(draw_settings(swarm) if story.varied else {}, story)
         if story.restless:
             scheduler.pace = RESTLESS
         flushed = FLUSHED if pace.is_flushed else {}
@@ -140,10 +142,17 @@ class Run:
         self._copies = Copies(
             self.nodes, min(2, story.brokers), lambda: self.faults.is_power_out, is_flushed=pace.is_flushed
         )
+        self._leaders = Leaders(self.nodes, lambda: self.faults.is_power_out)
+        self._coordinators = Coordinators(self.nodes)
+        self._deaf = DeafBrokers(self.nodes)
+        self._watches = (self._stuck, self._copies, self._leaders, self._coordinators, self._deaf, self._quorum)
         draw = random.Random(f"{scheduler.seed}/story").randrange
         self.load = Load(
-            Setting(story, self.nodes.bootstrap(), draw, self._copies.acknowledged, self._stored, self.nodes.era)
-        )
+            Setting(
+                story, self.nodes.bootstrap(), draw, self._copies.acknowledged, self._stored, self.nodes.era,
+                self._coordinators,
+            )
+        )  # fmt: skip
         self._processes = 0
         self._troubles: list[str] = []  # what clients waited for in the end
         self._outcome = Outcome()
@@ -198,10 +207,13 @@ class Run:
 
     def _look(self) -> None:
         looks = 0
-        while not self._stuck.problems and not self._copies.problems and not self._quorum.problems:
+        while not any(watch.problems for watch in self._watches):
             self._scheduler.sleep_ns(LOOK_NS)
             self._stuck.look()
             self._copies.look()
+            self._leaders.look()
+            self._coordinators.look()
+            self._deaf.look(self._scheduler.now_ns)
             looks += 1
             self._quorum.look_at_leaders()
             if not looks % QUORUM_EVERY:
@@ -215,7 +227,11 @@ class Run:
             checks += 1
             self._outcome.problems += invariants.check(compares_logs=not checks % LOGS_EVERY)
             self._outcome.problems += self._remembered.check()
-            self._outcome.problems += [*self._stuck.problems, *self._copies.problems, *self._quorum.problems]
+            self._note_watched()
+
+    def _note_watched(self) -> None:
+        found = dict.fromkeys(problem for watch in self._watches for problem in watch.problems)
+        self._outcome.problems += [problem for problem in found if problem not in self._outcome.problems]
 
     def _create_topics(self, admin: Admin) -> None:
         replicas = min(3, self._story.brokers)
@@ -233,7 +249,7 @@ class Run:
             self._outcome.problems += self._remembered.check()
             self._scheduler.sleep_ns(POLL_NS)
         self._quorum.look()
-        self._outcome.problems += self._quorum.problems
+        self._note_watched()
         self._outcome.problems += self.load.check()
         if not self._becomes(lambda: not leftovers(self.nodes), LIVENESS_S, "the end of what clients left"):
             self._outcome.problems += leftovers(self.nodes)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.fetch_sessions import session
-from barnabas.testing.simulation.fault_decisions import KINDS, FaultPace
+from barnabas.testing.simulation.fault_decisions import FLUSHED_KINDS, KINDS, FaultPace
 from barnabas.testing.simulation.machine.scheduler import Pace
 
 if TYPE_CHECKING:
@@ -61,6 +61,14 @@ STRANDING: Final = frozenset({"strand", "kill_peers"})
 RELAYS: Final = frozenset({"relay"})
 ORPHANS: Final = frozenset({"orphan"})
 AMID: Final = frozenset({"kill_amid"})
+#: All that happens with its `overtakes`, `deaf` and `stalls`.
+OVERTAKES: Final = frozenset({"overtake"})
+DEAF: Final = frozenset({"deafen"})
+STALLS: Final = frozenset({"slow_disk", "pause"})
+#: Of its `overtakes`: a follower gets one batch of a partition at a time.
+OVERTAKEN: Final = {"replica.fetch.max.bytes": "1", "replica.lag.time.max.ms": "2000"}
+#: Of its `stalls`: one handler sleeps while the other one waits for its disk.
+STALLED: Final = {"num.io.threads": "2"}
 #: Of a story's `haste`.
 HASTY_GAP_MS, HASTY_LENGTH_MS = 1_500, 5_000
 #: Of a story's `laggards`: a follower that waits for so long before each fetch may lag for so long.
@@ -96,6 +104,10 @@ def told_pace(pace: FaultPace, story: Story) -> FaultPace:
         if count:
             others = pace.left_out - kinds if count == 1 else frozenset(KINDS) - kinds
             pace = replace(pace, left_out=others, favoured=kinds)
+    for count, kinds in ((story.overtakes, OVERTAKES), (story.deaf, DEAF), (story.stalls, STALLS)):
+        if count:
+            is_flushed = pace.is_flushed or bool(story.stalls)
+            pace = replace(pace, is_flushed=is_flushed, left_out=frozenset(FLUSHED_KINDS) - kinds, favoured=kinds)
     if story.voters:
         pace = replace(pace, left_out=pace.left_out | {"replace_disk"})
     return pace
@@ -122,6 +134,12 @@ def end_slow_fetcher(broker: SimulatedNode) -> None:
     if config is not None:
         config.originals.pop(SLOW_FETCHER, None)  # from which each change at run time starts
         config.barnabas_slow_motion_fetcher_ms = 0
+
+
+def told_settings(settings: dict[str, str], story: Story) -> dict[str, str]:
+    """Return the settings of one life as its story changes them."""
+    told = (LAGGING if story.laggards else {}, OVERTAKEN if story.overtakes else {}, STALLED if story.stalls else {})
+    return settings | {key: value for each in told for key, value in each.items()}
 
 
 def draw_delay_ns(rng: random.Random) -> int:

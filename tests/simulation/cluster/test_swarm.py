@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 
 from barnabas.config import Config
-from barnabas.testing.simulation.fault_decisions import KINDS, FaultPace
+from barnabas.testing.simulation.fault_decisions import FLUSHED_KINDS, KINDS, FaultPace
 from tests.simulation.cluster.swarm import (
     AMID,
+    DEAF,
     OUTAGES,
     RELAYS,
     SLOW_FETCHER,
+    STALLS,
     STRANDING,
     draw_slow_fetchers,
     end_slow_fetcher,
     told_pace,
+    told_settings,
 )
 from tests.simulation.load.story import Story
 
@@ -66,6 +69,16 @@ def test_a_story_changes_how_faults_come() -> None:
     assert told_pace(pace, Story(relays=1)).favoured == RELAYS
     assert told_pace(FaultPace(), Story(amid=2)).left_out == frozenset(KINDS) - AMID
     assert "replace_disk" in told_pace(pace, Story(voters=1)).left_out
+    deaf, stalling = told_pace(pace, Story(deaf=1)), told_pace(pace, Story(stalls=1))
+    assert (deaf.favoured, deaf.is_flushed, deaf.left_out) == (DEAF, False, frozenset(FLUSHED_KINDS))
+    assert (stalling.favoured, stalling.is_flushed, stalling.left_out) == (STALLS, True, set(FLUSHED_KINDS) - STALLS)
+
+
+def test_a_story_changes_the_settings() -> None:
+    drawn = {"num.io.threads": "1", "log.roll.ms": "700"}
+    assert told_settings(drawn, Story()) == drawn
+    assert told_settings(drawn, Story(stalls=1)) == {**drawn, "num.io.threads": "2"}
+    assert told_settings({}, Story(laggards=1)) == {"replica.lag.time.max.ms": "1000"}
 
 
 def test_a_story_with_laggards_always_has_one() -> None:

@@ -16,6 +16,7 @@ from tests.simulation.load.story import Story
 
 if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
+    from tests.simulation.cluster.coordinators import Coordinators
     from tests.simulation.load.clients.client import Address, Client
     from tests.simulation.load.clients.readers import Reader
 
@@ -42,6 +43,7 @@ class Setting:
     acknowledged: Callable[[TopicPartition, int], None]  # called when a record is acknowledged with acks=all
     stored: Callable[[TopicPartition], Mapping[str, bytes]]  # the logs of those in its ISR
     era: Callable[[TopicPartition], tuple[int, int]]  # changes when a broker starts, and when a leader is elected
+    coordinators: Coordinators
 
     @property
     def pause_s(self) -> float:

@@ -49,6 +49,9 @@ class Story:
     orphans: int = 0  # 1: brokers often lose the controllers, and nothing else, until others lead; 2: nothing else
     amid: int = 0  # 1: nodes are often killed while a change is on its way; 2: nothing else
     laggards: int = 0  # 1: one broker copies so slowly that it leaves ISRs and comes back
+    overtakes: int = 0  # 1: leaders end whose next one knows a low high watermark, and nothing else
+    deaf: int = 0  # 1: the controllers do not reach brokers, whose heartbeats arrive, and nothing else happens
+    stalls: int = 0  # 1: brokers flush each batch to slow disks, and are paused, and nothing else happens
     restless: int = 0  # 1: threads are interrupted nearly everywhere, and often lose the processor for a time
 
     @classmethod

@@ -10,6 +10,7 @@ import pytest
 from barnabas.testing.simulation.fault_decisions import (
     FLUSHED_KINDS,
     KINDS,
+    TOLD_KINDS,
     Decision,
     DecisionError,
     FaultPace,
@@ -33,6 +34,7 @@ def test_every_kind_comes_unless_it_is_left_out() -> None:
     assert kinds(FaultPace()) == set(KINDS)
     assert kinds(FaultPace(left_out=frozenset({"kill"}))) == set(KINDS) - {"kill"}
     assert kinds(FaultPace(is_flushed=True)) == set(FLUSHED_KINDS)
+    assert kinds(FaultPace(left_out=frozenset(KINDS), favoured=frozenset(TOLD_KINDS))) == set(TOLD_KINDS)
 
 
 def test_a_favoured_kind_comes_often() -> None:
@@ -43,11 +45,11 @@ def test_a_favoured_kind_comes_often() -> None:
 
 
 def test_every_kind_is_a_method_of_the_faults() -> None:
-    assert all(callable(getattr(Faults, kind, None)) for kind in FLUSHED_KINDS)
+    assert all(callable(getattr(Faults, kind, None)) for kind in {**FLUSHED_KINDS, **TOLD_KINDS})
 
 
 def test_a_decision_is_stored() -> None:
-    decision = Decision(1, "kill", 0, 5, 9)
+    decision = Decision(1, "deafen", 0, 5, 9)
     assert Decision.from_json(decision.as_json()) == decision
 
 

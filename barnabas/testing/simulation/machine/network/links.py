@@ -48,6 +48,7 @@ class Network:
         self.buffer_bytes = self.random.choice((8 * 1024, BUFFER_BYTES, 4 * BUFFER_BYTES))  # of a direction
         self.split_chance = self.random.choice((0.0, 0.1, 0.5))  # that sent bytes arrive in pieces
         self._links: dict[tuple[str, str], Link] = {}
+        self._shut: set[tuple[str, str]] = set()  # who reaches which listeners no more
         self._slow_ns: dict[str, int] = {}  # address -> what everything from and to it takes longer
         self._ports: dict[str, int] = {}  # the last one that an address was given
 
@@ -75,9 +76,24 @@ class Network:
         for deliver in held:
             self.scheduler.call_at(self.scheduler.now_ns + int(self.random.random() * wait_ns_max), deliver)
 
+    def shut(self, source: str, target: str) -> None:
+        """Let connections that one address begins to another one wait until `open`, as behind a firewall's rule."""
+        self._shut.add((source, target))
+
+    def open(self, source: str, target: str) -> None:
+        """End `shut`."""
+        self._shut.discard((source, target))
+
+    def may_connect(self, source: str, target: str) -> bool:
+        """Return whether a connection can begin now."""
+        return not (self.link(source, target).is_cut or self.link(target, source).is_cut) and (
+            (source, target) not in self._shut
+        )
+
     def heal_all(self) -> None:
         """End all cuts and delays."""
         self._slow_ns.clear()
+        self._shut.clear()
         for source, target in list(self._links):
             self.heal(source, target)
 

@@ -309,8 +309,7 @@ def begin_connect(end: End) -> None:
         if end.is_closed:
             return
         listener = network.listeners.get(end.remote)
-        is_cut = network.link(source, target).is_cut or network.link(target, source).is_cut
-        if is_cut or (listener is not None and listener.is_full()):
+        if not network.may_connect(source, target) or (listener is not None and listener.is_full()):
             scheduler.call_at(scheduler.now_ns + SYN_AGAIN_NS, arrive)
             return
         back_ns = scheduler.now_ns + network.draw_delay_ns(target, source)

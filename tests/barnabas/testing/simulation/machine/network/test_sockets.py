@@ -169,6 +169,25 @@ def test_nobody_connects_over_a_cut_link(machine: Machine) -> None:
     Pair(machine, server, lambda _sock: machine.scheduler.sleep_ns(5 * NS_PER_S))
 
 
+def test_nobody_reaches_listeners_that_are_shut_and_what_is_open_goes_on(machine: Machine) -> None:
+    def server(sock: Socket) -> None:
+        machine.network.shut("10.0.0.2", "10.0.0.3")
+        sock.sendall(b"o")
+        with Socket() as back:
+            back.settimeout(3)
+            with pytest.raises(TimeoutError):
+                back.connect(("10.0.0.3", 1))
+        machine.network.open("10.0.0.2", "10.0.0.3")
+        with Socket() as back, pytest.raises(ConnectionRefusedError):
+            back.connect(("10.0.0.3", 1))
+
+    def client(sock: Socket) -> None:
+        assert sock.recv(4) == b"o"
+        machine.scheduler.sleep_ns(5 * NS_PER_S)
+
+    Pair(machine, server, client)
+
+
 def test_shutdown_wakes_a_reader_of_the_same_process(machine: Machine) -> None:
     def client(sock: Socket) -> None:
         machine.scheduler.call_at(machine.scheduler.now_ns + NS_PER_S, lambda: sock._connected().shut(

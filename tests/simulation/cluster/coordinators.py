@@ -1,0 +1,141 @@
+"""What coordinators know, as only a view from above can check it. A rule that is broken shows before a client suffers.
+
+1. A coordinator of transactions or of share states serves once all that its predecessors wrote is committed.
+2. A group coordinator serves at once. It waits for each record of a modern group that a predecessor wrote and that is
+   not committed: it tells nothing of these groups until then.
+3. A committed offset is told only while no such record is left (`answered`).
+4. A share state knows the epoch of each leader that has read it: its predecessors are fenced.
+
+Only a coordinator counts whose epoch is the committed one. A former one, which does not know that it was replaced, may
+have any state.
+
+Threads: the task that looks, and those of clients. It looks at the processes from outside, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.coordinators.runtime.shard_life import ShardState
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.records.batch import iter_headers, iter_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The versions of the keys in __consumer_offsets from which on they belong to a modern group.
+MODERN_KEYS_FROM: Final = 3
+
+
+class Coordinators:
+    """The looks at the coordinators of a cluster."""
+
+    def __init__(self, nodes: Any) -> None:
+        self._nodes = nodes
+        self.problems: list[str] = []
+
+    def look(self) -> None:
+        """Look at every broker that runs."""
+        image = self._nodes.committed_image()
+        if image is None:
+            return
+        reads = list(self._share_reads())
+        for broker, services in _serving(self._nodes):
+            for name, shards in (
+                ("transactions", services.transaction_coordinator._shards.all()),
+                ("share states", services.share_coordinator.shards()),
+            ):
+                for shard, partition in _led(shards, services, image):
+                    start, committed = partition.role.leader_epoch_start_offset, partition.log.high_watermark
+                    if committed < start:
+                        self.problems.append(
+                            f"{shard.tp}: {broker.name} serves {name}, but {committed} of {start} records are committed"
+                        )
+            for shard, partition in _led(services.group_coordinator.shards(), services, image):
+                self.problems += _unawaited(broker, shard, partition)
+            for shard, _ in _led(services.share_coordinator.shards(), services, image):
+                self.problems += _unfenced(broker, shard, reads)
+
+    def serving(self, group: str) -> list[Any]:
+        """Return the shards that serve a group now: one, or more while a former coordinator knows no better."""
+        found = []
+        for _, services in _serving(self._nodes):
+            number = services.group_coordinator.partition_for(group)
+            tp = TopicPartition(GROUP_METADATA_TOPIC, number)
+            found += [s for s in services.group_coordinator.shards() if s.tp == tp and s.state is ShardState.ACTIVE]
+        return found
+
+    def answered(self, group: str, asked: list[Any]) -> None:
+        """Check an answer with a committed offset; `asked` is what `serving` returned before the question."""
+        shards = self.serving(group)
+        if len(shards) == 1 and shards == asked and shards[0].writes.has_loaded:
+            self.problems.append(
+                f"{shards[0].tp}: an offset of {group} was told, but not all that was loaded is committed"
+            )
+
+    def _share_reads(self) -> Iterator[tuple[Any, int]]:
+        """What leaders of share partitions have read: the key and the leader epoch of each."""
+        for _, services in _serving(self._nodes):
+            for key, led in list(services.share_partitions._led.items()):
+                if led._machine.is_active:
+                    yield key, led.leader_epoch
+
+
+def _serving(nodes: Any) -> Iterator[tuple[Any, Any]]:
+    """The brokers that run, each with its services."""
+    for broker in nodes.brokers:
+        services = getattr(broker.server, "services", None)
+        if broker.is_running and services is not None:
+            yield broker, services
+
+
+def _led(shards: list[Any], services: Any, image: Any) -> Iterator[tuple[Any, Any]]:
+    """The shards that serve in the committed epoch, each with its partition."""
+    for shard in shards:
+        partition = services.replica_manager.find(shard.tp)
+        topic = image.topic(shard.tp.topic)
+        if shard.state is not ShardState.ACTIVE or partition is None or partition.log is None or topic is None:
+            continue
+        role = partition.role
+        committed = topic.partitions[shard.tp.partition].leader_epoch
+        if role.is_leader and role.leader_epoch == shard.leader_epoch == committed:
+            yield shard, partition
+
+
+def _unawaited(broker: Any, shard: Any, partition: Any) -> Iterator[str]:
+    """The last record of a modern group that is not committed, if its coordinator does not wait for it."""
+    start, committed = partition.role.leader_epoch_start_offset, partition.log.high_watermark
+    waiting = list(shard.writes._waiting)
+    if committed >= start or any(write.first_offset < 0 for write in waiting):
+        return  # all is committed, or an append is in progress
+    offset = _last_modern(broker, shard.tp, committed, start)
+    if offset >= 0 and not any(write.first_offset <= offset < write.end_offset for write in waiting):
+        yield f"{shard.tp}: {broker.name} serves consumer groups, but their record {offset} is not committed"
+
+
+def _last_modern(broker: Any, tp: TopicPartition, begin: int, end: int) -> int:
+    """Return the offset of the last record of a modern group in a range of offsets; -1 if there is none."""
+    found = -1
+    inside = f"/{tp.topic}-{tp.partition}/"
+    for path in sorted(path for path in broker.disk.files() if inside in path and path.endswith(".log")):
+        content = broker.disk.written(path)
+        for place, header in iter_headers(content):
+            if header.last_offset < begin or header.base_offset >= end or header.is_control:
+                continue
+            for record in iter_records(content, place):
+                if begin <= record.offset < end and record.key is not None:
+                    is_modern = int.from_bytes(record.key[:2], "big") >= MODERN_KEYS_FROM
+                    found = record.offset if is_modern else found
+    return found
+
+
+def _unfenced(broker: Any, shard: Any, reads: list[tuple[Any, int]]) -> Iterator[str]:
+    """The share states that do not know a leader that has read them."""
+    for key, leader_epoch in reads:
+        state = shard.states.get(key)
+        if state is not None and state.leader_epoch < leader_epoch:
+            yield (
+                f"{key.group_id}: the leader of epoch {leader_epoch} has read partition {key.partition}, "
+                f"but {broker.name} fences only those before epoch {state.leader_epoch}"
+            )

@@ -1,0 +1,66 @@
+"""Brokers that the controllers do not reach, though their heartbeats arrive: they would lead without knowing it.
+
+A broker that is active has applied, within its session's time and a little more, what another active broker had
+applied. Otherwise it is fenced (controller/sessions.py). It must have caught up once: its first push may take longer.
+
+Looked at while the active controller runs and its disk is sound: a flush of seconds delays all of its decisions.
+
+Threads: the task that looks. It looks at the processes from outside, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+SESSION_MS: Final = 9_000  # the default of broker.session.timeout.ms
+#: For a heartbeat, which brings the offset, and for links that are slow.
+SLACK_MS: Final = 5_000
+NS_PER_MS: Final = 1_000_000
+
+
+class _Behind(NamedTuple):
+    """What a broker has to apply next."""
+
+    process: Any
+    offset: int
+    since_ns: int
+
+
+class DeafBrokers:
+    """The looks at a cluster."""
+
+    def __init__(self, nodes: Any) -> None:
+        self._nodes = nodes
+        self._controller: Any = None  # the process of the active one
+        self._behind: dict[str, _Behind] = {}  # those that have caught up once
+        self.problems: list[str] = []
+
+    def look(self, now_ns: int) -> None:
+        """Look at every broker that runs."""
+        controller, image = self._nodes.controller, self._nodes.committed_image()
+        is_sound = image is not None and controller.is_active and controller.disk.faults.is_sound
+        if not is_sound or controller.process.is_paused or controller.process is not self._controller:
+            self._controller, self._behind = controller.process, {}
+            return
+        applied: list[tuple[Any, int]] = []
+        for broker in self._nodes.brokers:
+            registered = image.brokers.get(broker.node.node_id)
+            link = getattr(broker.server, "link", None) if broker.is_running else None
+            if link is None or broker.process.is_paused or registered is None or not registered.is_active:
+                continue
+            if registered.epoch == link.lifecycle.epoch:
+                applied.append((broker, link.push_state.metadata_offset))
+        known = max((offset for _, offset in applied), default=-1)
+        names = {broker.name for broker, _ in applied}
+        self._behind = {name: each for name, each in self._behind.items() if name in names}
+        for broker, offset in applied:
+            before = self._behind.get(broker.name)
+            if before is not None and before.process is broker.process and offset < before.offset:
+                limit_ms = int(broker.properties.get("broker.session.timeout.ms", SESSION_MS)) + SLACK_MS
+                if now_ns - before.since_ns > limit_ms * NS_PER_MS:
+                    self.problems.append(
+                        f"{broker.name} is active, but in {limit_ms} ms it has not applied {before.offset}: it knows "
+                        f"{offset}"
+                    )
+            elif before is not None or offset == known:
+                self._behind[broker.name] = _Behind(broker.process, known, now_ns)
