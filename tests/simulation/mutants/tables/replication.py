@@ -45,7 +45,7 @@ REPLICATION: Final = {
         "and follower.log_end_offset >= leader_epoch_start_offset",
         "and leader_epoch_start_offset >= 0",
         "a replica joins the ISR when it has reached the start of the leader's epoch",
-        life="laggards=1,outages=1,pause_ms=50",
+        life="overtakes=1,pause_ms=50",
     ),
     "a-repeated-push-forgets-the-joining": Mutant(
         "broker.replication.partition",

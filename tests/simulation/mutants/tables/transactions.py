@@ -119,9 +119,9 @@ TRANSACTIONS: Final = {
         life="laggards=1,haste=1",
     ),
     "guards-are-not-renewed": Mutant(
-        "broker.coordinators.transactions.verification",
-        "query.renew()\n        self._ask_once(query)",
-        "self._ask_once(query)",
+        "broker.apis.verified",
+        "held.clear()\n        held.update(drawn)\n        return is_dropped",
+        "return is_dropped and not held",
         "a transaction may begin while the one before is concluded",
         "0cf47f9",
         life="faults=0,seconds=15,pause_ms=5",

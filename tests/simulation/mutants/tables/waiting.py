@@ -68,7 +68,7 @@ WAITING: Final = {
         "self._requests.wake_if_stalled()",
         "self._requests.has_waiting()",
         "a request that waits behind a slow one gets a handler that sleeps",
-        life="outages=1",
+        life="stalls=1,producers=2,pause_ms=50",
     ),
     "the-rest-of-a-run-is-forgotten": Mutant(
         "broker.processors",
