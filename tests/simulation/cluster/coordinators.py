@@ -4,10 +4,11 @@
 2. A group coordinator serves at once. It waits for each record of a modern group that a predecessor wrote and that is
    not committed: it tells nothing of these groups until then.
 3. A committed offset is told only while no such record is left (`answered`).
-4. A share state knows the epoch of each leader that has read it: its predecessors are fenced.
+4. No offset of a topic that was deleted is left once another one has its name (`former_offsets`).
+5. A share state knows the epoch of each leader that has read it: its predecessors are fenced.
 
-Only a coordinator counts whose epoch is the committed one. A former one, which does not know that it was replaced, may
-have any state.
+For rules 1, 2 and 5, only a coordinator counts whose epoch is the committed one. A former one, which does not know that
+it was replaced, may have any state.
 
 Threads: the task that looks, and those of clients. It looks at the processes from outside, and changes nothing.
 """
@@ -73,6 +74,17 @@ class Coordinators:
             self.problems.append(
                 f"{shards[0].tp}: an offset of {group} was told, but not all that was loaded is committed"
             )
+
+    def former_offsets(self) -> list[str]:
+        """Return the committed offsets of topics that were deleted, and made anew under their names, one line each."""
+        found = []
+        for broker, services in _serving(self._nodes):
+            topics = services.metadata_cache.snapshot.topics
+            for shard in services.group_coordinator.shards():
+                for (group, tp), topic_ids in shard.offsets.of_topics(topics.keys()).items():
+                    if topics[tp.topic].id not in topic_ids:
+                        found.append(f"kept offset: {broker.name} has one of {group} for a former topic {tp.topic}")
+        return found
 
     def _share_reads(self) -> Iterator[tuple[Any, int]]:
         """What leaders of share partitions have read: the key and the leader epoch of each."""

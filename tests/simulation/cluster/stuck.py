@@ -9,7 +9,7 @@ A request is stuck if it is found in several looks in a row, while its process r
 5. in a connection that may be read, and has enough bytes to be.
 
 A broker whose disk is not sound is left alone, and for a while after that: its handlers may be in a flush of seconds.
-But no request waits for a handler while another one sleeps.
+But no request waits for a handler while another one sleeps, and no push of a controller waits behind other requests.
 The looks take no lock: a task of the simulation is not interrupted in between.
 
 Threads: a task of its own.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.processors import PUSH_KEYS
 from barnabas.protocol.errors import ApiError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class StuckRequests:
             if getattr(broker.server, "services", None) is None:
                 continue
             stuck = _without_handler(broker) if left_out else self._stuck(broker)
-            for found, words in stuck:
+            for found, words in (*stuck, *_pushes_behind(broker)):
                 seen[found] = self._seen.get(found, 0) + 1
                 if seen[found] == LOOKS:
                     self.problems.append(f"{broker.name}: {words}")
@@ -86,6 +87,13 @@ def _without_handler(broker: Any) -> Iterator[tuple[Any, str]]:
     if requests.sleeping_handlers():
         for request in filter(None, list(requests.queue)):
             yield request, "a request waits in the queue, and a handler sleeps"
+
+
+def _pushes_behind(broker: Any) -> Iterator[tuple[Any, str]]:
+    for request in list(broker.server.network.channel.requests.queue):
+        if request is not None and request.buffer is not None and request.buffer[1] in PUSH_KEYS:
+            # Why not the request: it is there for another reason, too, and would be counted twice a look.
+            yield (request, "push"), "a push waits behind the requests of clients"
 
 
 def _unread(broker: Any) -> Iterator[tuple[Any, str]]:

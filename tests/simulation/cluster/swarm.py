@@ -61,9 +61,10 @@ STRANDING: Final = frozenset({"strand", "kill_peers"})
 RELAYS: Final = frozenset({"relay"})
 ORPHANS: Final = frozenset({"orphan"})
 AMID: Final = frozenset({"kill_amid"})
-#: All that happens with its `overtakes`, `deaf` and `stalls`.
+#: All that happens with its `overtakes`, `deaf`, `stops` and `stalls`.
 OVERTAKES: Final = frozenset({"overtake"})
 DEAF: Final = frozenset({"deafen"})
+STOPS: Final = frozenset({"stop"})
 STALLS: Final = frozenset({"slow_disk", "pause"})
 #: Of its `overtakes`: a follower gets one batch of a partition at a time.
 OVERTAKEN: Final = {"replica.fetch.max.bytes": "1", "replica.lag.time.max.ms": "2000"}
@@ -104,7 +105,8 @@ def told_pace(pace: FaultPace, story: Story) -> FaultPace:
         if count:
             others = pace.left_out - kinds if count == 1 else frozenset(KINDS) - kinds
             pace = replace(pace, left_out=others, favoured=kinds)
-    for count, kinds in ((story.overtakes, OVERTAKES), (story.deaf, DEAF), (story.stalls, STALLS)):
+    alone = (story.overtakes, OVERTAKES), (story.deaf, DEAF), (story.stops, STOPS), (story.stalls, STALLS)
+    for count, kinds in alone:
         if count:
             is_flushed = pace.is_flushed or bool(story.stalls)
             pace = replace(pace, is_flushed=is_flushed, left_out=frozenset(FLUSHED_KINDS) - kinds, favoured=kinds)

@@ -10,6 +10,13 @@ import pytest
 from tests.simulation.cluster.stuck import LOOKS, StuckRequests
 
 
+class FakeRequest:
+    """A request of an API, which is known by its identity."""
+
+    def __init__(self, key: int = 0) -> None:
+        self.buffer = memoryview(bytes((0, key)))
+
+
 class FakeConnection(SimpleNamespace):
     """A connection, which is known by its identity."""
 
@@ -66,6 +73,12 @@ def test_bytes_that_nobody_reads_are_stuck() -> None:
 
 @pytest.mark.parametrize(("sleeping", "count"), [(1, 1), (0, 0)])
 def test_a_slow_disk_excuses_busy_handlers_but_none_that_sleeps(sleeping: int, count: int) -> None:
-    found = problems(broker(is_sound=False, sleeping=sleeping, requests=("a", None)))
+    found = problems(broker(is_sound=False, sleeping=sleeping, requests=(FakeRequest(), None)))
     assert found == ["broker-0: a request waits in the queue, and a handler sleeps"] * count
-    assert len(problems(broker(sleeping=sleeping, requests=("a",)))) == 1
+    assert len(problems(broker(sleeping=sleeping, requests=(FakeRequest(),)))) == 1
+
+
+@pytest.mark.parametrize(("key", "count"), [(3, 0), (4, 1), (6, 1), (7, 0)])
+def test_a_push_waits_for_no_slow_disk(key: int, count: int) -> None:
+    found = problems(broker(is_sound=False, sleeping=0, requests=(FakeRequest(key),)))
+    assert found == ["broker-0: a push waits behind the requests of clients"] * count

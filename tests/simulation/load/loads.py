@@ -16,6 +16,7 @@ from tests.simulation.load.grouped import Grouped
 from tests.simulation.load.numbered import Loose, Numbered
 from tests.simulation.load.part import Part, Setting, Topic, readers_of
 from tests.simulation.load.removed import TRIMMED, Compacted, Trimmed
+from tests.simulation.load.renewed import Renewed
 from tests.simulation.load.shared import Shared
 from tests.simulation.load.transacted import Copied, Transacted
 from tests.simulation.load.voters import Voters
@@ -43,6 +44,7 @@ class Load:
             (story.trimmed, lambda: Trimmed(setting, meddlers)),
             (story.deciders, lambda: Decided(setting)),
             (story.voters, lambda: Voters(setting)),
+            (story.renewers, lambda: Renewed(setting)),
         ]
         self.parts: list[Part] = [numbered, *(make() for count, make in kinds if count)]
         topics = {topic.name: topic.partitions for topic in self.topics}

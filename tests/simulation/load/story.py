@@ -40,7 +40,8 @@ class Story:
     controllers: int = 1
     deciders: int = 0  # admins that note what the controllers acknowledged
     sharers: int = 0  # members of a share group (KIP-932)
-    # Not drawn, but given by `--story`: what the seed draws now and then, always.
+    # Not drawn, but given by `--story`: what the seed draws now and then, always; or never.
+    renewers: int = 0  # admins that delete topics and make them anew
     voters: int = 0  # 1: the voters among several controllers change; needs controllers=3
     haste: int = 0  # 1: faults are short, come one after the other, and none is left out
     outages: int = 0  # 1: brokers flush each batch, and often lose power, all at once too; 2: they do not flush
@@ -51,6 +52,7 @@ class Story:
     laggards: int = 0  # 1: one broker copies so slowly that it leaves ISRs and comes back
     overtakes: int = 0  # 1: leaders end whose next one knows a low high watermark, and nothing else
     deaf: int = 0  # 1: the controllers do not reach brokers, whose heartbeats arrive, and nothing else happens
+    stops: int = 0  # 1: brokers stop in order, and nothing else happens
     stalls: int = 0  # 1: brokers flush each batch to slow disks, and are paused, and nothing else happens
     restless: int = 0  # 1: threads are interrupted nearly everywhere, and often lose the processor for a time
 

@@ -13,6 +13,7 @@ import pytest
 from tests.simulation.mutants.mutant import MutantError, mutated
 from tests.simulation.mutants.results import Result, checker_of, key_of, load, problem_of, report, save
 from tests.simulation.mutants.tables.all import AREAS, MUTANTS
+from tests.simulation.mutants.tables.found import FOUND
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -32,6 +33,12 @@ def test_a_mistake_that_no_longer_fits_is_an_error() -> None:
         mutated("nothing of it", mutant)
     with pytest.raises(MutantError, match=r"controller\.image has 2 times"):
         mutated(mutant.part * 2, mutant)
+
+
+def test_a_fault_that_was_found_has_mutants_or_a_reason() -> None:
+    for each in FOUND:
+        assert each.mutants or each.why_not, each.fault
+        assert set(each.mutants) <= MUTANTS.keys()
 
 
 def test_no_name_is_in_two_areas() -> None:
@@ -110,3 +117,4 @@ def test_the_table_has_a_row_for_every_mutant() -> None:
     assert "| 4 | t-0: epoch 3 \\| two leaders | 2 |" in text
     assert "| not in 2000 | | 3600 |" in text
     assert "A note." in text
+    assert all(f"| {each.number} | {each.fault} |" in text for each in FOUND)

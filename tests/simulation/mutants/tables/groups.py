@@ -72,6 +72,13 @@ GROUPS: Final = {
         "if epoch <= member.epoch:",
         "a member with an old epoch abandons its partitions (KIP-848)",
     ),
+    "offsets-of-former-topics-stay": Mutant(
+        "broker.coordinators.groups.group_offsets",
+        "is_former = current_id not in topic_ids and (former_id != ZERO_UUID or ZERO_UUID not in topic_ids)",
+        "is_former = False",
+        "a topic that is made anew has none of its predecessor's offsets (issue 15, A7)",
+        life="faults=0,classic=0,consumers=0,deciders=2,renewers=2,seconds=20",
+    ),
     "old-epochs-may-commit": Mutant(
         "broker.coordinators.consumer.group",
         "if assigned_in is None or epoch < assigned_in:",

@@ -60,7 +60,7 @@ REPLICATION: Final = {
         "if self.log is None or not self._follows_locked(leader_epoch):",
         "if self.log is None:",
         "a broker appends what it fetched only while it follows the leader that sent it",
-        life="meddlers=1,restless=1,pause_ms=10,seconds=20",
+        life="stops=1,haste=1,restless=1,pause_ms=10,seconds=20",
     ),
     "divergence-is-not-truncated": Mutant(
         "broker.replication.fetching.fetcher",

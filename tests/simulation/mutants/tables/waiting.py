@@ -70,6 +70,13 @@ WAITING: Final = {
         "a request that waits behind a slow one gets a handler that sleeps",
         life="stalls=1,producers=2,pause_ms=50",
     ),
+    "pushes-wait-behind-clients": Mutant(
+        "broker.processors",
+        "self._queue_push(self._control)",
+        "pass",
+        "a broker whose handlers are all held obeys the controllers (issue 15, A11)",
+        life="stalls=1,producers=2,pause_ms=50",
+    ),
     "the-rest-of-a-run-is-forgotten": Mutant(
         "broker.processors",
         "connection.postponed = last.following",
