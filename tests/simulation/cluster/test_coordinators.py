@@ -18,10 +18,8 @@ PATH = "/data/__consumer_offsets-0/00000000000000000000.log"
 
 def shard(*waiting: tuple[int, int], **given: Any) -> Any:
     """A shard of epoch 3 that serves, with writes (first offset, end) that wait."""
-    writes = SimpleNamespace(
-        _waiting=[SimpleNamespace(first_offset=first, end_offset=end) for first, end in waiting],
-        has_loaded=bool(waiting),
-    )
+    found = [SimpleNamespace(first_offset=first, end_offset=end) for first, end in waiting]
+    writes = SimpleNamespace(_waiting=found, _loaded_end_offset=2)
     return SimpleNamespace(tp=TP, leader_epoch=3, state=ShardState.ACTIVE, writes=writes, **given)
 
 
@@ -99,6 +97,12 @@ def test_an_offset_that_is_told_too_early() -> None:
     rig.shards["groups"] = [waits]
     coordinators.answered("g", [done])
     assert coordinators.problems == [], "another coordinator may have answered"
+    rig.shards["groups"] = [shard((-1, -1))]
+    coordinators.answered("g", coordinators.serving("g"))
+    rig.shards["groups"] = [shard((2, 3))]
+    coordinators.answered("g", coordinators.serving("g"))
+    assert coordinators.problems == [], "what waits is its own"
+    rig.shards["groups"] = [waits]
     coordinators.answered("g", coordinators.serving("g"))
     assert coordinators.problems == [
         "__consumer_offsets-0: an offset of g was told, but not all that was loaded is committed"
