@@ -1,7 +1,8 @@
 """Brokers that the controllers do not reach, though their heartbeats arrive: they would lead without knowing it.
 
 A broker that is active has applied, within its session's time and a little more, what another active broker had
-applied. Otherwise it is fenced (controller/sessions.py). It must have caught up once: its first push may take longer.
+applied. Otherwise it is fenced (controller/sessions.py). It must have caught up for some time before: its first push
+may take longer, until a heartbeat has told the controller that it was applied.
 
 Looked at while the active controller runs and its disk is sound: a flush of seconds delays all of its decisions.
 
@@ -24,6 +25,7 @@ class _Behind(NamedTuple):
     process: Any
     offset: int
     since_ns: int
+    first_ns: int  # when it was caught up for the first time
 
 
 class DeafBrokers:
@@ -55,12 +57,16 @@ class DeafBrokers:
         self._behind = {name: each for name, each in self._behind.items() if name in names}
         for broker, offset in applied:
             before = self._behind.get(broker.name)
-            if before is not None and before.process is broker.process and offset < before.offset:
+            if before is not None and before.process is not broker.process:
+                before = None
+            if before is not None and offset < before.offset:
                 limit_ms = int(broker.properties.get("broker.session.timeout.ms", SESSION_MS)) + SLACK_MS
-                if now_ns - before.since_ns > limit_ms * NS_PER_MS:
+                was_known = before.since_ns - before.first_ns >= SLACK_MS * NS_PER_MS
+                if was_known and now_ns - before.since_ns > limit_ms * NS_PER_MS:
                     self.problems.append(
                         f"{broker.name} is active, but in {limit_ms} ms it has not applied {before.offset}: it knows "
                         f"{offset}"
                     )
             elif before is not None or offset == known:
-                self._behind[broker.name] = _Behind(broker.process, known, now_ns)
+                first_ns = now_ns if before is None else before.first_ns
+                self._behind[broker.name] = _Behind(broker.process, known, now_ns, first_ns)

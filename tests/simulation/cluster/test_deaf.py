@@ -42,8 +42,8 @@ class Rig:
         image = SimpleNamespace(brokers=self.registered)
         nodes = SimpleNamespace(brokers=self.brokers, controller=self.controller, committed_image=lambda: image)
         self.deaf = DeafBrokers(nodes)
-        for now_ns in range(3):
-            self.deaf.look(now_ns)
+        for number in range(3):
+            self.deaf.look((number - 3) * SLACK_MS * NS_PER_MS)
 
     def wrong(self, now_ns: int) -> list[str]:
         """What a look finds."""
@@ -85,4 +85,13 @@ def test_a_controller_that_is_paused_meanwhile() -> None:
     rig.controller.process.is_paused = True
     rig.wrong(20)
     rig.controller.process.is_paused = False
+    assert rig.wrong(LATE_NS + 100) == []
+
+
+def test_one_that_has_just_come() -> None:
+    rig = Rig()
+    rig.brokers[1].process = SimpleNamespace(is_paused=False)
+    rig.wrong(10)
+    rig.brokers[0].applies(9)
+    rig.wrong(20)
     assert rig.wrong(LATE_NS + 100) == []

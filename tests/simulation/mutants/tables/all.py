@@ -73,9 +73,9 @@ REPLACED: Final = (
     " elections, and these lives have none.",
     "fetches-of-other-epochs-count: a log of an earlier epoch has nothing of the leader's own, without which it commits"
     " nothing.",
-    "guards-are-not-renewed left out `query.renew()` before a further query (verification.py): once the coordinator has"
-    " added the partition, the guards are drawn anew too, and it is asked a second time if one was dropped (verified.py)"
-    ", by when no marker can come. It costs a query.",
+    "guards-are-not-renewed left out `query.renew()` before a further query (verification.py): after the answer the"
+    " guards are drawn anew as well, and the coordinator is asked a second time if one was dropped (verified.py), by"
+    " when no marker can come. It costs a query.",
     "isr-becomes-empty was right once eligible leader replicas were on: the last member of an ISR may leave it.",
 )
 AREA_OF: Final = {name: area for area, mutants in AREAS.items() for name in mutants}

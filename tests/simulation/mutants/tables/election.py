@@ -63,7 +63,7 @@ ELECTION: Final = {
         "if late_ms >= 0 and known >= session.target_offset:",
         "if late_ms >= 0 and known < 0:",
         "a broker that pushes do not reach is fenced (issue 15, A5)",
-        life="deaf=1",
+        life="deaf=1,deciders=1",
     ),
     "leader-on-a-failed-directory": Mutant(
         "controller.broker_registry",
