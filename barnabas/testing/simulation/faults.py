@@ -258,7 +258,10 @@ class Faults:
         self._lasting -= 1
 
     def deafen(self, node: SimulatedNode) -> None:
-        """Keep the controllers from a broker, for longer than its session. It reaches them: its heartbeats arrive."""
+        """Keep the controllers from a broker, for longer than its session. It reaches them: its heartbeats arrive.
+
+        So the controllers fence it only if `barnabas.metadata.lag.max.ms` is as short as a session.
+        """
         if isinstance(node, SimulatedController):
             return
         self._length_ns += (self._session_ms(node) + DEAF_MS) * NS_PER_MS

@@ -1,8 +1,8 @@
 """Brokers that the controllers do not reach, though their heartbeats arrive: they would lead without knowing it.
 
-A broker that is active has applied, within its session's time and a little more, what another active broker had
-applied. Otherwise it is fenced (controller/sessions.py). It must have caught up for some time before: its first push
-may take longer, until a heartbeat has told the controller that it was applied.
+A broker that is active has applied, within `barnabas.metadata.lag.max.ms` and a little more, what another active broker
+had applied. Otherwise it is fenced (controller/sessions.py). It must have caught up for some time before: its first
+push may take longer, until a heartbeat has told the controller that it was applied.
 
 Looked at while the active controller runs and its disk is sound: a flush of seconds delays all of its decisions.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-SESSION_MS: Final = 9_000  # the default of broker.session.timeout.ms
 #: For a heartbeat, which brings the offset, and for links that are slow.
 SLACK_MS: Final = 5_000
 NS_PER_MS: Final = 1_000_000
@@ -60,7 +59,7 @@ class DeafBrokers:
             if before is not None and before.process is not broker.process:
                 before = None
             if before is not None and offset < before.offset:
-                limit_ms = int(broker.properties.get("broker.session.timeout.ms", SESSION_MS)) + SLACK_MS
+                limit_ms = controller.controller.sessions.lag_timeout_ms + SLACK_MS
                 was_known = before.since_ns - before.first_ns >= SLACK_MS * NS_PER_MS
                 if was_known and now_ns - before.since_ns > limit_ms * NS_PER_MS:
                     self.problems.append(

@@ -61,13 +61,16 @@ STRANDING: Final = frozenset({"strand", "kill_peers"})
 RELAYS: Final = frozenset({"relay"})
 ORPHANS: Final = frozenset({"orphan"})
 AMID: Final = frozenset({"kill_amid"})
-#: All that happens with its `overtakes`, `deaf`, `stops` and `stalls`.
+#: All that happens with its `overtakes`, `deaf`, `breaks`, `stops` and `stalls`.
 OVERTAKES: Final = frozenset({"overtake"})
 DEAF: Final = frozenset({"deafen"})
+BREAKS: Final = frozenset({"cut_one_way", "break_connections"})
 STOPS: Final = frozenset({"stop"})
 STALLS: Final = frozenset({"slow_disk", "pause"})
 #: Of its `overtakes`: a follower gets one batch of a partition at a time.
 OVERTAKEN: Final = {"replica.fetch.max.bytes": "1", "replica.lag.time.max.ms": "2000"}
+#: Of its `deaf`: brokers are deaf for longer than this.
+DEAFENED: Final = {"barnabas.metadata.lag.max.ms": "4000"}
 #: Of its `stalls`: one handler sleeps while the other one waits for its disk.
 STALLED: Final = {"num.io.threads": "2"}
 #: Of a story's `haste`.
@@ -105,7 +108,10 @@ def told_pace(pace: FaultPace, story: Story) -> FaultPace:
         if count:
             others = pace.left_out - kinds if count == 1 else frozenset(KINDS) - kinds
             pace = replace(pace, left_out=others, favoured=kinds)
-    alone = (story.overtakes, OVERTAKES), (story.deaf, DEAF), (story.stops, STOPS), (story.stalls, STALLS)
+    alone = (
+        *((story.overtakes, OVERTAKES), (story.deaf, DEAF), (story.breaks, BREAKS)),
+        *((story.stops, STOPS), (story.stalls, STALLS)),
+    )
     for count, kinds in alone:
         if count:
             is_flushed = pace.is_flushed or bool(story.stalls)
@@ -140,8 +146,11 @@ def end_slow_fetcher(broker: SimulatedNode) -> None:
 
 def told_settings(settings: dict[str, str], story: Story) -> dict[str, str]:
     """Return the settings of one life as its story changes them."""
-    told = (LAGGING if story.laggards else {}, OVERTAKEN if story.overtakes else {}, STALLED if story.stalls else {})
-    return settings | {key: value for each in told for key, value in each.items()}
+    told = (
+        *((story.laggards, LAGGING), (story.overtakes, OVERTAKEN)),
+        *((story.deaf, DEAFENED), (story.stalls, STALLED)),
+    )
+    return settings | {key: value for count, each in told for key, value in each.items() if count}
 
 
 def draw_delay_ns(rng: random.Random) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 from tests.simulation.cluster.deaf import SLACK_MS, DeafBrokers
 
 NS_PER_MS = 1_000_000
-SESSION_MS = 4_000
-LATE_NS = (SESSION_MS + SLACK_MS) * NS_PER_MS
+LAG_MS = 4_000
+LATE_NS = (LAG_MS + SLACK_MS) * NS_PER_MS
 
 
 def broker(number: int, offset: int) -> Any:
@@ -22,7 +22,6 @@ def broker(number: int, offset: int) -> Any:
         node=SimpleNamespace(node_id=number),
         is_running=True,
         process=SimpleNamespace(is_paused=False),
-        properties={"broker.session.timeout.ms": str(SESSION_MS)},
         server=SimpleNamespace(link=link),
         applies=lambda offset: setattr(link.push_state, "metadata_offset", offset),
     )
@@ -36,6 +35,7 @@ class Rig:
         self.registered = {number: SimpleNamespace(is_active=True, epoch=5) for number in range(2)}
         self.controller = SimpleNamespace(
             is_active=True,
+            controller=SimpleNamespace(sessions=SimpleNamespace(lag_timeout_ms=LAG_MS)),
             process=SimpleNamespace(is_paused=False),
             disk=SimpleNamespace(faults=SimpleNamespace(is_sound=True)),
         )

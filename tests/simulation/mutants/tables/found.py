@@ -74,13 +74,14 @@ FOUND: Final = (
     Found(
         "A10",
         "a heartbeat that unfenced a broker elected it in a directory that it reported as failed",
-        ("leader-on-a-failed-directory",),
+        why_not="the directory of the only eligible replica must fail between its registration and the heartbeat that "
+        "ends its fence; rule 4 of cluster/leaders.py would show it; tests/controller/test_broker_registry.py",
     ),
     Found(
         "A11",
         "a produce with a negative timeout waited for ever",
         ("operations-are-not-timed",),
-        "simulated clients give time; with a negative one: tests/broker/apis",
+        "simulated clients give time; with a negative one: test_k21_delete_records.py",
     ),
     Found(
         "A11",
