@@ -46,11 +46,11 @@ class DeafBrokers:
         applied: list[tuple[Any, int]] = []
         for broker in self._nodes.brokers:
             registered = image.brokers.get(broker.node.node_id)
-            link = getattr(broker.server, "link", None) if broker.is_running else None
-            if link is None or broker.process.is_paused or registered is None or not registered.is_active:
+            services = getattr(broker.server, "services", None) if broker.is_running else None
+            if services is None or broker.process.is_paused or registered is None or not registered.is_active:
                 continue
-            if registered.epoch == link.lifecycle.epoch:
-                applied.append((broker, link.push_state.metadata_offset))
+            if registered.epoch == broker.server.link.lifecycle.epoch:
+                applied.append((broker, services.metadata_cache.offset))  # as its heartbeats have it
         known = max((offset for _, offset in applied), default=-1)
         names = {broker.name for broker, _ in applied}
         self._behind = {name: each for name, each in self._behind.items() if name in names}

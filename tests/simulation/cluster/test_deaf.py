@@ -14,16 +14,15 @@ LATE_NS = (LAG_MS + SLACK_MS) * NS_PER_MS
 
 def broker(number: int, offset: int) -> Any:
     """A broker that has applied an offset."""
-    link = SimpleNamespace(
-        lifecycle=SimpleNamespace(epoch=5), push_state=SimpleNamespace(metadata_offset=offset)
-    )  # fmt: skip
+    link = SimpleNamespace(lifecycle=SimpleNamespace(epoch=5))
+    cache = SimpleNamespace(offset=offset)
     return SimpleNamespace(
         name=f"broker-{number}",
         node=SimpleNamespace(node_id=number),
         is_running=True,
         process=SimpleNamespace(is_paused=False),
-        server=SimpleNamespace(link=link),
-        applies=lambda offset: setattr(link.push_state, "metadata_offset", offset),
+        server=SimpleNamespace(link=link, services=SimpleNamespace(metadata_cache=cache)),
+        applies=lambda offset: setattr(cache, "offset", offset),
     )
 
 
