@@ -61,10 +61,9 @@ STRANDING: Final = frozenset({"strand", "kill_peers"})
 RELAYS: Final = frozenset({"relay"})
 ORPHANS: Final = frozenset({"orphan"})
 AMID: Final = frozenset({"kill_amid"})
-#: All that happens with its `overtakes`, `deaf`, `breaks`, `stops` and `stalls`.
+#: All that happens with its `overtakes`, `deaf`, `stops` and `stalls`.
 OVERTAKES: Final = frozenset({"overtake"})
 DEAF: Final = frozenset({"deafen"})
-BREAKS: Final = frozenset({"cut_one_way", "break_connections"})
 STOPS: Final = frozenset({"stop"})
 STALLS: Final = frozenset({"slow_disk", "pause"})
 #: Of its `overtakes`: a follower gets one batch of a partition at a time, and a leader alone commits nothing.
@@ -112,10 +111,7 @@ def told_pace(pace: FaultPace, story: Story) -> FaultPace:
         if count:
             others = pace.left_out - kinds if count == 1 else frozenset(KINDS) - kinds
             pace = replace(pace, left_out=others, favoured=kinds)
-    alone = (
-        *((story.overtakes, OVERTAKES), (story.deaf, DEAF), (story.breaks, BREAKS)),
-        *((story.stops, STOPS), (story.stalls, STALLS)),
-    )
+    alone = (story.overtakes, OVERTAKES), (story.deaf, DEAF), (story.stops, STOPS), (story.stalls, STALLS)
     for count, kinds in alone:
         if count:
             is_flushed = pace.is_flushed or bool(story.stalls)

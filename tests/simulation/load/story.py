@@ -52,7 +52,6 @@ class Story:
     laggards: int = 0  # 1: one broker copies so slowly that it leaves ISRs and comes back
     overtakes: int = 0  # 1: leaders end whose next one knows a low high watermark, and nothing else
     deaf: int = 0  # 1: the controllers do not reach brokers, whose heartbeats arrive, and nothing else happens
-    breaks: int = 0  # 1: one direction is cut and connections break, and nothing else happens
     stops: int = 0  # 1: brokers stop in order, and nothing else happens
     stalls: int = 0  # 1: brokers flush each batch to slow disks, and are paused, and nothing else happens
     restless: int = 0  # 1: threads are interrupted nearly everywhere, and often lose the processor for a time

@@ -65,14 +65,6 @@ ELECTION: Final = {
         "a broker that pushes do not reach is fenced (issue 15, A5)",
         life="deaf=1,deciders=1",
     ),
-    "late-pushes-are-obeyed": Mutant(
-        "broker.metadata.push_gate",
-        "if offset < self.state.metadata_offset:\n                    self.late_count += 1",
-        "offset = max(offset, self.state.metadata_offset)\n                if offset < 0:\n"
-        "                    self.late_count += 1",
-        "a push that comes late, on a connection that broke, has no effect (issue 15, A1)",
-        life="breaks=1,haste=1,deciders=2",
-    ),
     "published-before-durable": Mutant(
         "controller.metadata.local_client",
         "self._log.flush()\n        committed,",
