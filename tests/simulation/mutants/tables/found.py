@@ -27,8 +27,8 @@ FOUND: Final = (
         "A1",
         "late, reordered and repeated pushes were obeyed",
         ("a-repeated-push-forgets-the-joining",),
-        "a late one must be read after those of a newer connection, which some 30 lives with broken connections did not "
-        "show; tests/broker/metadata/test_push_gate.py",
+        "a late one must be read after those of a newer connection, which some 30 lives with broken connections did "
+        "not show; tests/broker/metadata/test_push_gate.py",
     ),
     Found(
         "A1",
