@@ -3,14 +3,14 @@
 1. A coordinator of transactions or of share states serves once all that its predecessors wrote is committed.
 2. A group coordinator serves at once. It waits for each record of a modern group that a predecessor wrote and that is
    not committed: it tells nothing of these groups until then.
-3. A committed offset is told only while no such record is left (`answered`).
+3. Until then it refuses questions for committed offsets, too, and waits for their records.
 4. No offset of a topic that was deleted is left once another one has its name (`former_offsets`).
 5. A share state knows the epoch of each leader that has read it: its predecessors are fenced.
 
 For rules 1, 2 and 5, only a coordinator counts whose epoch is the committed one. A former one, which does not know that
 it was replaced, may have any state.
 
-Threads: the task that looks, and those of clients. It looks at the processes from outside, and changes nothing.
+Threads: the task that looks. It looks at the processes from outside, and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
-from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.records.batch import iter_headers, iter_records
 
@@ -55,25 +54,9 @@ class Coordinators:
                         )
             for shard, partition in _led(services.group_coordinator.shards(), services, image):
                 self.problems += _unawaited(broker, shard, partition)
+                self.problems += _told_early(broker, shard, partition)
             for shard, _ in _led(services.share_coordinator.shards(), services, image):
                 self.problems += _unfenced(broker, shard, reads)
-
-    def serving(self, group: str) -> list[Any]:
-        """Return the shards that serve a group now: one, or more while a former coordinator knows no better."""
-        found = []
-        for _, services in _serving(self._nodes):
-            number = services.group_coordinator.partition_for(group)
-            tp = TopicPartition(GROUP_METADATA_TOPIC, number)
-            found += [s for s in services.group_coordinator.shards() if s.tp == tp and s.state is ShardState.ACTIVE]
-        return found
-
-    def answered(self, group: str, asked: list[Any]) -> None:
-        """Check an answer with a committed offset; `asked` is what `serving` returned before the question."""
-        shards = self.serving(group)
-        if len(shards) == 1 and shards == asked and _has_loaded(shards[0].writes):
-            self.problems.append(
-                f"{shards[0].tp}: an offset of {group} was told, but not all that was loaded is committed"
-            )
 
     def former_offsets(self) -> list[str]:
         """Return the committed offsets of topics that were deleted, and made anew under their names, one line each."""
@@ -115,11 +98,18 @@ def _led(shards: list[Any], services: Any, image: Any) -> Iterator[tuple[Any, An
             yield shard, partition
 
 
-def _has_loaded(writes: Any) -> bool:
-    """Return whether loaded records wait, as `CommittedWrites.has_loaded` does; it counts on the shard's lock."""
-    waiting = list(writes._waiting)
+def _told_early(broker: Any, shard: Any, partition: Any) -> Iterator[str]:
+    """A coordinator whose gate is open although it waits for a record that it has loaded."""
+    waiting, committed = list(shard.writes._waiting), partition.log.high_watermark
     # Why the first offset: a write that is being appended has none yet.
-    return bool(waiting) and waiting[0].first_offset >= 0 and waiting[0].end_offset <= writes._loaded_end_offset
+    if not waiting or waiting[0].first_offset < 0 or waiting[0].end_offset > shard.writes._loaded_end_offset:
+        return
+    # Why the gate itself: it changes nothing, as long as the record is not committed.
+    if waiting[0].end_offset > committed and not shard._core.committed_gate_locked():
+        yield (
+            f"{shard.tp}: {broker.name} tells committed offsets, but the record {waiting[0].first_offset} that it has "
+            "loaded is not committed"
+        )
 
 
 def _unawaited(broker: Any, shard: Any, partition: Any) -> Iterator[str]:

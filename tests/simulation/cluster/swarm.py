@@ -66,12 +66,8 @@ OVERTAKES: Final = frozenset({"overtake"})
 DEAF: Final = frozenset({"deafen"})
 STOPS: Final = frozenset({"stop"})
 STALLS: Final = frozenset({"slow_disk", "pause"})
-#: Of its `overtakes`: a follower gets one batch of a partition at a time, and a leader alone commits nothing.
-OVERTAKEN: Final = {
-    "min.insync.replicas": "2",  # of internal topics, too
-    "replica.fetch.max.bytes": "1",
-    "replica.lag.time.max.ms": "2000",
-}
+#: Of its `overtakes`: a follower gets one batch of a partition at a time.
+OVERTAKEN: Final = {"replica.fetch.max.bytes": "1", "replica.lag.time.max.ms": "2000"}
 #: Of its `deaf`: brokers are deaf for longer than this.
 DEAFENED: Final = {"barnabas.metadata.lag.max.ms": "4000"}
 #: Of its `stalls`: one handler sleeps while the other one waits for its disk.

@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
 from barnabas.broker.coordinators.share_state.values import SharePartitionKey
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from tests.simulation.cluster.coordinators import Coordinators
 
@@ -16,11 +17,17 @@ OFFSET_KEY, MODERN_KEY = (1).to_bytes(2, "big"), (5).to_bytes(2, "big")
 PATH = "/data/__consumer_offsets-0/00000000000000000000.log"
 
 
-def shard(*waiting: tuple[int, int], **given: Any) -> Any:
-    """A shard of epoch 3 that serves, with writes (first offset, end) that wait."""
+def shard(*waiting: tuple[int, int], gate: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, **given: Any) -> Any:
+    """A shard of epoch 3 that serves, with writes (first offset, end) that wait; it has loaded two records."""
     found = [SimpleNamespace(first_offset=first, end_offset=end) for first, end in waiting]
-    writes = SimpleNamespace(_waiting=found, _loaded_end_offset=2)
-    return SimpleNamespace(tp=TP, leader_epoch=3, state=ShardState.ACTIVE, writes=writes, **given)
+    return SimpleNamespace(
+        tp=TP,
+        leader_epoch=3,
+        state=ShardState.ACTIVE,
+        writes=SimpleNamespace(_waiting=found, _loaded_end_offset=2),
+        _core=SimpleNamespace(committed_gate_locked=lambda: gate),
+        **given,
+    )
 
 
 class Rig:
@@ -39,7 +46,7 @@ class Rig:
             replica_manager=SimpleNamespace(find=lambda _tp: partition),
             transaction_coordinator=SimpleNamespace(_shards=SimpleNamespace(all=lambda: self.shards["transactions"])),
             share_coordinator=SimpleNamespace(shards=lambda: self.shards["shares"]),
-            group_coordinator=SimpleNamespace(shards=lambda: self.shards["groups"], partition_for=lambda _group: 0),
+            group_coordinator=SimpleNamespace(shards=lambda: self.shards["groups"]),
             share_partitions=SimpleNamespace(_led=self.led),
         )
         broker = SimpleNamespace(
@@ -88,22 +95,12 @@ def test_a_share_state_that_fences_nobody() -> None:
     assert rig.wrong(shares=shard(states={key: SimpleNamespace(leader_epoch=5)})) == []
 
 
-def test_an_offset_that_is_told_too_early() -> None:
-    rig = Rig(1)
-    waits, done = shard((1, 2)), shard()
-    coordinators = Coordinators(rig.nodes)
-    rig.shards["groups"] = [done]
-    coordinators.answered("g", coordinators.serving("g"))
-    rig.shards["groups"] = [waits]
-    coordinators.answered("g", [done])
-    assert coordinators.problems == [], "another coordinator may have answered"
-    rig.shards["groups"] = [shard((-1, -1))]
-    coordinators.answered("g", coordinators.serving("g"))
-    rig.shards["groups"] = [shard((2, 3))]
-    coordinators.answered("g", coordinators.serving("g"))
-    assert coordinators.problems == [], "what waits is its own"
-    rig.shards["groups"] = [waits]
-    coordinators.answered("g", coordinators.serving("g"))
-    assert coordinators.problems == [
-        "__consumer_offsets-0: an offset of g was told, but not all that was loaded is committed"
-    ]
+def test_a_gate_that_is_open_too_early() -> None:
+    text = (
+        "__consumer_offsets-0: broker-0 tells committed offsets, but the record 1 that it has loaded is not committed"
+    )
+    assert Rig(1).wrong(groups=shard((1, 2), gate=ErrorCode.NONE)) == [text]
+    assert Rig(1).wrong(groups=shard((1, 2))) == []
+    assert Rig(2).wrong(groups=shard((1, 2), gate=ErrorCode.NONE)) == [], "the next question finds it committed"
+    assert Rig(2).wrong(groups=shard((2, 3), gate=ErrorCode.NONE)) == [], "it has written that itself"
+    assert Rig(2).wrong(groups=shard((-1, -1), gate=ErrorCode.NONE)) == [], "an append is in progress"

@@ -41,13 +41,11 @@ class Asker(Fetcher):
         while not self.is_stopping:
             partition = self._setting.draw(self._partitions)
             asked = self._journal.asking()
-            serving = self._setting.coordinators.serving(self._group)
             answer = self.ask_for_offset(self._group, NUMBERED, partition)
             if answer is not None:
                 found = answer.topics[0].partitions[0] if answer.topics else None
                 error = answer.error_code if found is None else found.error_code
                 if not self.may_pass(error, f"OffsetFetch of {self._group}") and found is not None:
-                    self._setting.coordinators.answered(self._group, serving)
                     self._journal.fetched(self.name, asked, {partition: found.committed_offset})
             self.wait(self._setting.pause_s)
         self.close()

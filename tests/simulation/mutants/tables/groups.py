@@ -25,7 +25,7 @@ GROUPS: Final = {
         "if self.writes.has_loaded and error:\n                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
         "the next coordinator serves no offset that a failover may take back",
         "481d872",
-        life="overtakes=1,pause_ms=50,seconds=40",
+        life="haste=1,relays=2,classic=0,consumers=4,pause_ms=50",
     ),
     "groups-before-they-are-committed": Mutant(
         "broker.coordinators.groups.shard",
