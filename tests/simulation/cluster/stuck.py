@@ -98,7 +98,8 @@ def _pushes_behind(broker: Any) -> Iterator[tuple[Any, str]]:
 
 def _unread(broker: Any) -> Iterator[tuple[Any, str]]:
     for processor in broker.server.network.sockets.processors():
-        for connection in processor.connections():
+        # Why: a broker that stops reads no more, and answers for a while what it has read.
+        for connection in processor.connections() if processor._is_reading else ():
             if not connection.is_muted and connection.outgoing is None and not connection.is_closed:
                 socket = broker.process.descriptors.get(connection.fd)
                 end = None if socket is None else socket.pollable

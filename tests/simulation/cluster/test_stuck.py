@@ -23,7 +23,14 @@ class FakeConnection(SimpleNamespace):
     __hash__ = object.__hash__
 
 
-def broker(*, is_sound: bool = True, sleeping: int = 1, requests: tuple[Any, ...] = (), received: bytes = b"") -> Any:
+def broker(
+    *,
+    is_sound: bool = True,
+    is_reading: bool = True,
+    sleeping: int = 1,
+    requests: tuple[Any, ...] = (),
+    received: bytes = b"",
+) -> Any:
     """A broker with these requests in its queue, and these bytes in a connection."""
     connection = FakeConnection(
         is_muted=False, outgoing=None, is_closed=False, fd=7, expected_bytes=4, last_active_ns=0
@@ -31,7 +38,7 @@ def broker(*, is_sound: bool = True, sleeping: int = 1, requests: tuple[Any, ...
     channel = SimpleNamespace(
         requests=SimpleNamespace(queue=list(requests), sleeping_handlers=lambda: sleeping), _responses={}
     )
-    processor = SimpleNamespace(connections=lambda: [connection])
+    processor = SimpleNamespace(connections=lambda: [connection], _is_reading=is_reading)
     purgatory = SimpleNamespace(_shards=(), name="none")
     network = SimpleNamespace(channel=channel, sockets=SimpleNamespace(processors=lambda: [processor]))
     socket = SimpleNamespace(pollable=SimpleNamespace(received=received))
@@ -69,6 +76,7 @@ def test_bytes_that_nobody_reads_are_stuck() -> None:
     muted = broker(received=b"1234")
     muted.connection.is_muted = True
     assert problems(muted) == []
+    assert problems(broker(is_reading=False, received=b"1234")) == [], "it stops"
 
 
 @pytest.mark.parametrize(("sleeping", "count"), [(1, 1), (0, 0)])
