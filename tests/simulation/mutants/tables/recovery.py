@@ -9,8 +9,8 @@ from tests.simulation.mutants.mutant import Mutant
 RECOVERY: Final = {
     "recovery-is-left-out": Mutant(
         "broker.storage.log.recovery",
-        "if not self._directory.endswith(DELETE_DIR_SUFFIX) and not self._clean_shutdown:",
-        "if self._directory.endswith(DELETE_DIR_SUFFIX) and not self._clean_shutdown:",
+        "if not self._clean_shutdown:\n            self._recover_from_recovery_point()",
+        "if self._clean_shutdown:\n            self._recover_from_recovery_point()",
         "after a crash everything behind the recovery point is checked",
     ),
     "torn-tails-stay": Mutant(
