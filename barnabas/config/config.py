@@ -32,6 +32,7 @@ from barnabas.config.effect import warnings_of_file
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import (
     LISTENER_KEYS,
+    LOGIN_PROTOCOLS,
     PLAINTEXT,
     PROTOCOLS,
     TLS_PROTOCOLS,
@@ -260,7 +261,7 @@ def warn(config: Config, more: Iterable[str] = ()) -> None:
     # Why: a controller connects to brokers' listeners, of which it knows only the map.
     peers = config.listener_protocols if config.role == CONTROLLER else ()
     used.add(config.listener_protocols.get(config.inter_broker_listener_name.upper(), PLAINTEXT))
-    is_without_logins = not any(protocol.startswith("SASL_") for protocol in used)
+    is_without_logins = used.isdisjoint(LOGIN_PROTOCOLS)
     found = warnings_of_file(
         config.originals, listeners, peers=peers, is_without_tls=is_without_tls, is_without_logins=is_without_logins
     )

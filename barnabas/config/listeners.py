@@ -21,6 +21,7 @@ PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
 PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
 TLS_PROTOCOLS: Final = (SSL, "SASL_SSL")
+LOGIN_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 
 #: Keys that may be set for one listener: `listener.name.<listener in lower case>.<key>`.
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")

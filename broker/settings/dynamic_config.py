@@ -28,6 +28,7 @@ from barnabas.config.effect import protects, warnings, warnings_of_listeners
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import (
     LISTENER_LIMITS,
+    LOGIN_PROTOCOLS,
     LOGINS_AT_RUN_TIME,
     PLAINTEXT,
     RENEWAL_KEYS,
@@ -227,7 +228,7 @@ class DynamicConfig:
             self._warn_of_min_isr()
 
     def _lines_of_broker(self, names: Iterable[str]) -> Iterator[str]:
-        is_without_logins = not any(protocol.startswith("SASL_") for protocol in self._protocols.values())
+        is_without_logins = set(self._protocols.values()).isdisjoint(LOGIN_PROTOCOLS)
         return warnings_of_listeners(names, self._protocols, is_without_logins=is_without_logins)
 
     def _warn_of_min_isr(self) -> None:

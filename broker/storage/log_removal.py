@@ -81,10 +81,11 @@ class LogRemover:
         path = f"{directory.path}/{name}"
 
         def delete() -> None:
-            self._directories.attempt(directory, partial(self._fs.remove_tree, path))
+            self._fs.remove_tree(path)
             log.info("Deleted %s", path)
 
-        self._scheduler.schedule_once("kafka-delete-logs", delete, delay_ms)
+        job = partial(self._directories.attempt, directory, delete)
+        self._scheduler.schedule_once("kafka-delete-logs", job, delay_ms)
 
     def set_aside(self, gone: Sequence[Log], reason: str) -> dict[TopicPartition, ApiError]:
         """Close logs and rename their directories so that they are strays; returns the failures."""

@@ -42,6 +42,7 @@ KINDS: Final = {
 FLUSHED_KINDS: Final = {**KINDS, "lose_all_power": 1}
 #: Come only where they are favoured: they were made to show one mistake each, and take much of a life.
 TOLD_KINDS: Final = {"overtake": 1, "deafen": 1}
+ALL_KINDS: Final = (*FLUSHED_KINDS, *TOLD_KINDS)
 #: How often nothing happens for a while after a fault. Without it, brisk faults leave a cluster nothing to lose.
 LULLS: Final = 0.1
 LULL_MS_MAX: Final = 12_000
@@ -85,9 +86,8 @@ class Decision(NamedTuple):
         except TypeError:
             raise DecisionError(f"no decision: {value!r}; it has {', '.join(cls._fields)}") from None
         numbers = (found.at_ms, found.node_id, found.length_ms, found.choice)
-        kinds = {**FLUSHED_KINDS, **TOLD_KINDS}
-        if found.kind not in kinds or not all(type(number) is int and number >= 0 for number in numbers):
-            raise DecisionError(f"no decision: {value!r}; the kinds are {', '.join(kinds)}")
+        if found.kind not in ALL_KINDS or not all(type(number) is int and number >= 0 for number in numbers):
+            raise DecisionError(f"no decision: {value!r}; the kinds are {', '.join(ALL_KINDS)}")
         return found
 
 

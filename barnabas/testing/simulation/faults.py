@@ -203,10 +203,8 @@ class Faults:
 
         So the second leader has records that are not committed, clients ask it for them, and the third one lacks them.
         """
-        peers = self._peers(node)
-        if isinstance(node, SimulatedController) or len(peers) < 2:
-            return
-        if not self._comes_calm_for(node) or self._is_healed:
+        peers = self._peers_in_calm(node)
+        if not peers:
             return
         second = peers.pop(self._random.randrange(len(peers)))
         links = [link for leader in (node, second) for link in _links(leader, peers)]
@@ -233,10 +231,8 @@ class Faults:
         2. All that comes from and to the leader takes longer, so that high watermarks reach the second one late.
         3. The leader is killed. The third one copies from the second, slowly, what was acknowledged without it.
         """
-        peers = self._peers(node)
-        if isinstance(node, SimulatedController) or len(peers) < 2:
-            return
-        if not self._comes_calm_for(node) or self._is_healed:
+        peers = self._peers_in_calm(node)
+        if not peers:
             return
         third = peers.pop(self._random.randrange(len(peers)))
         links = _links(third, [node, *peers])
@@ -431,6 +427,12 @@ class Faults:
 
     def _peers(self, node: SimulatedNode) -> list[SimulatedNode]:
         return [each for each in self._nodes.by_id.values() if each is not node and each.node.role == node.node.role]
+
+    def _peers_in_calm(self, node: SimulatedNode) -> list[SimulatedNode]:
+        """Wait for a calm; return the other brokers, none if no calm has come or there are fewer than two."""
+        peers = self._peers(node)
+        is_alone = isinstance(node, SimulatedController) or len(peers) < 2
+        return [] if is_alone or not self._comes_calm_for(node) or self._is_healed else peers
 
     def _comes_calm_for(self, node: SimulatedNode) -> bool:
         """Wait for a calm; return whether it has come, and the node runs in it."""

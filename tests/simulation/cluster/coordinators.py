@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.records.batch import iter_headers, iter_records
+from tests.simulation.cluster.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ class Coordinators:
         if image is None:
             return
         reads = list(self._share_reads())
-        for broker, services in _serving(self._nodes):
+        for broker, services in serving(self._nodes):
             for name, shards in (
                 ("transactions", services.transaction_coordinator._shards.all()),
                 ("share states", services.share_coordinator.shards()),
@@ -61,7 +62,7 @@ class Coordinators:
     def former_offsets(self) -> list[str]:
         """Return the committed offsets of topics that were deleted, and made anew under their names, one line each."""
         found = []
-        for broker, services in _serving(self._nodes):
+        for broker, services in serving(self._nodes):
             topics = services.metadata_cache.snapshot.topics
             for shard in services.group_coordinator.shards():
                 for (group, tp), topic_ids in shard.offsets.of_topics(topics.keys()).items():
@@ -71,18 +72,10 @@ class Coordinators:
 
     def _share_reads(self) -> Iterator[tuple[Any, int]]:
         """What leaders of share partitions have read: the key and the leader epoch of each."""
-        for _, services in _serving(self._nodes):
+        for _, services in serving(self._nodes):
             for key, led in list(services.share_partitions._led.items()):
                 if led._machine.is_active:
                     yield key, led.leader_epoch
-
-
-def _serving(nodes: Any) -> Iterator[tuple[Any, Any]]:
-    """The brokers that run, each with its services."""
-    for broker in nodes.brokers:
-        services = getattr(broker.server, "services", None)
-        if broker.is_running and services is not None:
-            yield broker, services
 
 
 def _led(shards: list[Any], services: Any, image: Any) -> Iterator[tuple[Any, Any]]:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from barnabas.common.clock import NS_PER_MS
+from tests.simulation.cluster.serving import serving
+
 #: For a heartbeat, which brings the offset, and for links that are slow.
 SLACK_MS: Final = 5_000
-NS_PER_MS: Final = 1_000_000
 
 
 class _Behind(NamedTuple):
@@ -44,10 +46,9 @@ class DeafBrokers:
             self._controller, self._behind = controller.process, {}
             return
         applied: list[tuple[Any, int]] = []
-        for broker in self._nodes.brokers:
+        for broker, services in serving(self._nodes):
             registered = image.brokers.get(broker.node.node_id)
-            services = getattr(broker.server, "services", None) if broker.is_running else None
-            if services is None or broker.process.is_paused or registered is None or not registered.is_active:
+            if broker.process.is_paused or registered is None or not registered.is_active:
                 continue
             if registered.epoch == broker.server.link.lifecycle.epoch:
                 applied.append((broker, services.metadata_cache.offset))  # as its heartbeats have it

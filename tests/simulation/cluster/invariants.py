@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.common.topic_partition import TopicPartition
 from tests.simulation.checks.metadata import MetadataJournal, Version, View
+from tests.simulation.cluster.serving import serving
 from tests.stress.checks.replicas import differences
 
 if TYPE_CHECKING:
@@ -75,12 +76,10 @@ class Invariants:
 
     def _replicas(self, known: Known) -> Iterator[tuple[SimulatedNode, Any]]:
         """The running brokers that have a log of the partition, each with its `Partition`."""
-        for broker in self._nodes.brokers:
-            services = getattr(broker.server, "services", None)
-            if broker.is_running and services is not None:
-                partition = services.replica_manager.find(known.tp)
-                if partition is not None and partition.log is not None and partition.log.topic_id == known.topic_id:
-                    yield broker, partition
+        for broker, services in serving(self._nodes):
+            partition = services.replica_manager.find(known.tp)
+            if partition is not None and partition.log is not None and partition.log.topic_id == known.topic_id:
+                yield broker, partition
 
     def _check_metadata(self) -> list[str]:
         views = self._views_of_brokers()
@@ -96,9 +95,8 @@ class Invariants:
     def _views_of_brokers(self) -> dict[str, View]:
         """What each running broker knows, by its name and its start."""
         views: dict[str, View] = {}
-        for broker in self._nodes.brokers:
-            services = getattr(broker.server, "services", None)
-            if broker.is_running and services is not None and services.metadata_cache.snapshot.topics:
+        for broker, services in serving(self._nodes):
+            if services.metadata_cache.snapshot.topics:
                 views[_process(broker)] = {
                     (topic.id, number): Version(each.partition_epoch, each.leader_epoch, each.leader, tuple(each.isr))
                     for topic in services.metadata_cache.snapshot.topics.values()

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.simulation.cluster.serving import serving
+
 
 class Leaders:
     """The looks at the leaders of a cluster."""
@@ -33,10 +35,7 @@ class Leaders:
         image = self._nodes.committed_image()
         isrs: dict[Any, frozenset[int]] = {}
         unsure: set[str] = set()
-        for broker in self._nodes.brokers:
-            services = getattr(broker.server, "services", None)
-            if not broker.is_running or services is None:
-                continue
+        for broker, services in serving(self._nodes):
             for partition in services.replica_manager.partitions():
                 role = partition.role
                 if partition.log is None or not role.is_leader:

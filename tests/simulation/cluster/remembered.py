@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.storage.directories.names import CLEAN_SHUTDOWN_FILE, LOG_SUFFIX, segment_file
+from tests.simulation.cluster.serving import serving
 
 if TYPE_CHECKING:
     from barnabas.broker.storage.producers.producer_entry import ProducerEntry
@@ -40,10 +41,7 @@ class Remembered:
 
     def _look(self) -> Iterator[str]:
         logs: dict[Any, dict[str, Any]] = {}
-        for broker in self._nodes.brokers:
-            services = getattr(broker.server, "services", None)
-            if not broker.is_running or services is None:
-                continue
+        for broker, services in serving(self._nodes):
             if not broker.is_stopping and any(path.endswith(CLEAN_SHUTDOWN_FILE) for path in broker.disk.files()):
                 yield f"{broker.name} serves with a {CLEAN_SHUTDOWN_FILE}"
             for partition in services.replica_manager.partitions():

@@ -143,8 +143,10 @@ def end_slow_fetcher(broker: SimulatedNode) -> None:
 def told_settings(settings: dict[str, str], story: Story) -> dict[str, str]:
     """Return the settings of one life as its story changes them."""
     told = (
-        *((story.laggards, LAGGING), (story.overtakes, OVERTAKEN)),
-        *((story.deaf, DEAFENED), (story.stalls, STALLED)),
+        (story.laggards, LAGGING),
+        (story.overtakes, OVERTAKEN),
+        (story.deaf, DEAFENED),
+        (story.stalls, STALLED),
     )
     return settings | {key: value for count, each in told for key, value in each.items() if count}
 

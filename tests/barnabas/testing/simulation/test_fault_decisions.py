@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.testing.simulation.fault_decisions import (
+    ALL_KINDS,
     FLUSHED_KINDS,
     KINDS,
     TOLD_KINDS,
@@ -45,7 +46,7 @@ def test_a_favoured_kind_comes_often() -> None:
 
 
 def test_every_kind_is_a_method_of_the_faults() -> None:
-    assert all(callable(getattr(Faults, kind, None)) for kind in {**FLUSHED_KINDS, **TOLD_KINDS})
+    assert all(callable(getattr(Faults, kind, None)) for kind in ALL_KINDS)
 
 
 def test_a_decision_is_stored() -> None:
