@@ -394,7 +394,11 @@ class BrokerServer:
         every("client-metrics", self.services.client_metrics.expire, EXPIRE_MS, EXPIRE_MS)
         affinity = RequestAffinity(context.registry, context.broker_id, context.config.barnabas_cpu_affinity)
         if affinity.is_active:
-            every("request-affinity", affinity.review, REVIEW_INTERVAL_MS, REVIEW_INTERVAL_MS)
+
+            def review() -> None:
+                task.period_ms = affinity.review()
+
+            task = every("request-affinity", review, REVIEW_INTERVAL_MS, REVIEW_INTERVAL_MS)
 
     def wait_until_ready(self, timeout_ms: int) -> bool:
         """Wait until the controller has unfenced the broker; False if it stops before, or the time is up."""

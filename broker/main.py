@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from barnabas.common.clock import SystemClock
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.disk.open_files import raise_limit
 from barnabas.common.processes.collector import collect_rarely
-from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
+from barnabas.common.processes.process import EXIT_USER_ERROR, catch_signals, die_with_supervisor, end_at_once
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, Config
 from barnabas.config.errors import ConfigError
@@ -33,22 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.broker")
 
-STOP = None
-
-
-class _Ending:
-    """The reason why the process ends: None for a signal, else a line for the operator. The first one counts."""
-
-    def __init__(self) -> None:
-        self._reasons: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-
-    def ask(self, reason: str | None = STOP) -> None:
-        """Ask the process to end; for signal handlers and any thread."""
-        self._reasons.put(reason)
-
-    def wait(self) -> str | None:
-        """Wait for the first reason."""
-        return take_signalled(self._reasons)
+Endings = queue.SimpleQueue[int | str]  # signals, and lines for the operator; the first one ends the process
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
@@ -56,7 +40,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     environment = os.environ if environment is None else environment
     die_with_supervisor()
     collect_rarely()
-    ending = _Ending()
+    endings: Endings = queue.SimpleQueue()
     try:
         arguments = parse_arguments(BROKER, argv)
         logs.configure()
@@ -64,11 +48,11 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         config = Config.load(arguments.file, role=BROKER, overrides=arguments.overrides, environment=environment)
         config.require_one_role()
         logs.use_format(config.barnabas_log_format)
-        server = make_server(config, ending.ask)
+        server = make_server(config, endings.put)
     except (ConfigError, LogDirectoryError, StartError, OSError) as error:
         print(f"broker: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
-    return run(server, ending)
+    return run(server, endings)
 
 
 def make_server(config: Config, on_fatal: Callable[[str], None]) -> BrokerServer:
@@ -91,11 +75,10 @@ def clock_hand(config: Config, clock: Clock) -> ClockHand | None:
     return ClockHand(config, clock)
 
 
-def run(server: BrokerServer, ending: _Ending) -> int:
+def run(server: BrokerServer, endings: Endings) -> int:
     """Start, wait for a signal or a fatal error, stop; return the exit code."""
     threads.set_fatal_handler(end_at_once)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.ask())
+    catch_signals(endings)
     try:
         server.start()
     except (LogDirectoryError, OSError) as error:
@@ -103,9 +86,9 @@ def run(server: BrokerServer, ending: _Ending) -> int:
         server.close()
         return EXIT_USER_ERROR
     threads.ServiceThread("broker-readiness", "readiness", lambda: _announce(server), daemon=True).start()
-    reason = ending.wait()
-    if reason is not None:
-        print(f"broker: {reason}", file=sys.stderr)
+    ending = endings.get()
+    if isinstance(ending, str):
+        print(f"broker: {ending}", file=sys.stderr)
         server.close()
         return EXIT_USER_ERROR
     log.info("Broker %d is shutting down", server.broker_id)

@@ -76,7 +76,8 @@ SCRATCH_BYTES_MIN: Final = 4 * 1024
 # Why not Final: a test changes it, and compiled code would ignore that.
 READ_AHEAD_BYTES = 64 * 1024 * 1024  # what all connections of a processor may read beyond a frame's end
 CLOSES_A_TURN: Final = 32
-SLEEP_S_MAX: Final = 1.0
+SLEEP_S: Final = 1.0  # while clients log in, whose limits are seconds
+SLEEP_S_MAX: Final = 5.0  # otherwise; an idle broker should not wake up
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
 LARGE_BYTES: Final = 64 * 1024  # of a request with its response
 BUSY_POLL_BYTES_MAX: Final = 16 * 1024  # of a request that lets the processor go on spinning
@@ -142,6 +143,7 @@ class Processor:
             self._selector, self._requests, self.responses, settings.busy_poll, metrics.idle, clock.monotonic_ns
         )
         self._queued_last = 0  # how many requests it queued last
+        self._sleep_s_max = min(max(SLEEP_S, self._connections.idle_step_s), SLEEP_S_MAX)  # fixed before start
         self._throttled = ThrottledConnections()
         self._is_timing = False  # whether its time for a connection counts for a quota; looked up once a turn
         self._queueing = 0  # requests being put into the request queue, which may be full
@@ -474,8 +476,16 @@ class Processor:
         due_ns = self._due_ns(now_ns)
         if steps_ns is not None and (due_ns is None or steps_ns < due_ns):
             due_ns = steps_ns
-        timeout_s = SLEEP_S_MAX if due_ns is None else min(SLEEP_S_MAX, (due_ns + NS_PER_MS) / 1e9)
+        timeout_s = self._sleep_s()
+        if due_ns is not None:
+            timeout_s = min(timeout_s, (due_ns + NS_PER_MS) / 1e9)
         return self._wait.for_events(now_ns, timeout_s)
+
+    def _sleep_s(self) -> float:
+        """Return how long the chores may wait if nothing happens."""
+        if self._connections.handshakes.count() or (self._logins is not None and self._logins.count()):
+            return SLEEP_S
+        return self._sleep_s_max
 
     def _due_ns(self, now_ns: int) -> int | None:
         """Return the nanoseconds until a throttle time or the delay of a failed login ends; None if there is none."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -32,7 +31,7 @@ from barnabas.common.disk.files import FileSystem, OsFileSystem
 from barnabas.common.ids import random_uuid
 from barnabas.common.pages.page import Page, readiness
 from barnabas.common.processes.collector import collect_rarely
-from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
+from barnabas.common.processes.process import EXIT_USER_ERROR, catch_signals, die_with_supervisor, end_at_once
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
@@ -405,8 +404,7 @@ def _clock_hand(config: Config, clock: Clock) -> ClockHand | None:
 def run(server: ControllerServer) -> int:
     """Start, wait for a signal or a fatal error, stop; return the exit code."""
     threads.set_fatal_handler(end_at_once)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: server.endings.put(got))
+    catch_signals(server.endings)
     try:
         server.start()
     except (DirectoryError, OSError, ApiError) as error:
@@ -417,7 +415,7 @@ def run(server: ControllerServer) -> int:
         "Controller %d is ready on port %d, cluster id %s, metrics on port %d",
         server.controller.node_id, server.port, server.cluster_id, server.page.port,
     )  # fmt: skip
-    ending = take_signalled(server.endings)
+    ending = server.endings.get()
     log.info("Controller %d is shutting down", server.controller.node_id)
     server.stop()
     if isinstance(ending, str):

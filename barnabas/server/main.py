@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +20,7 @@ from barnabas.common.clock import SystemClock
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.disk.open_files import raise_limit
 from barnabas.common.processes.collector import collect_rarely
-from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
+from barnabas.common.processes.process import EXIT_USER_ERROR, catch_signals, die_with_supervisor, end_at_once
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, CONTROLLER, Config
 from barnabas.config.errors import ConfigError
@@ -71,8 +70,7 @@ def make_server(config: Config, cluster_id: str | None) -> CombinedServer:
 def run(server: CombinedServer) -> int:
     """Start, wait for a signal or a fatal error, stop; return the exit code."""
     threads.set_fatal_handler(end_at_once)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: server.endings.put(got))
+    catch_signals(server.endings)
     try:
         server.start()
     except (DirectoryError, LogDirectoryError, OSError, ApiError) as error:
@@ -80,7 +78,7 @@ def run(server: CombinedServer) -> int:
         server.close()
         return EXIT_USER_ERROR
     threads.ServiceThread("broker-readiness", "readiness", lambda: _announce(server), daemon=True).start()
-    ending = take_signalled(server.endings)
+    ending = server.endings.get()
     node_id = server.broker.broker_id
     if isinstance(ending, str):
         print(f"server: {ending}", file=sys.stderr)

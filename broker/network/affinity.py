@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 REVIEW_INTERVAL_MS = 500
+IDLE_INTERVAL_MS = 2_000  # after IDLE_REVIEWS in a row that found nothing to do: an idle broker should not wake up
+IDLE_REVIEWS = 60
 BUSY_BYTES = 4 << 20  # in one interval; copying fewer takes negligible time
 _NO_PRIORITY = os.sched_param(0)  # the only value that these policies allow
 TOGETHER = ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler")
@@ -85,17 +87,25 @@ class RequestAffinity:
             catalogue.REPLICATION_BYTES_IN_PER_SEC, catalogue.REPLICATION_BYTES_OUT_PER_SEC,
         )]  # fmt: skip
         self._seen = self._counts()  # owner: review
+        self._idle_reviews = 0  # owner: review; how many in a row found no traffic
         self._placed: dict[threading.Thread, tuple[bool, int]] = {}  # owner: review; confined?, policy
 
-    def review(self) -> None:
-        """Measure the interval since the last review, and place the threads for the next one."""
+    def review(self) -> int:
+        """Measure the interval since the last review, and place the threads for the next one.
+
+        Returns the milliseconds until the next review.
+        """
         before, self._seen = self._seen, self._counts()
         last = self.placement
         if self._seen == before and self._placed and last is Placement.PATIENT:
-            return  # Why: an idle broker; what its new threads inherited does not matter before they have work
+            # Why no placement: what new threads of an idle broker inherited does not matter before they have work.
+            self._idle_reviews += 1
+            return IDLE_INTERVAL_MS if self._idle_reviews > IDLE_REVIEWS else REVIEW_INTERVAL_MS
+        self._idle_reviews = 0
         self.placement = next_placement(last, self._seen[0] - before[0], self._seen[1] - before[1])
         if {last, self.placement} != {Placement.APART}:
             self._place()
+        return REVIEW_INTERVAL_MS
 
     def _counts(self) -> tuple[int, int]:
         """Return batches produced and fetched so far, and the bytes moved."""

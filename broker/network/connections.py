@@ -21,7 +21,7 @@ from barnabas.broker.network.secure.handshakes import Handshakes
 from barnabas.broker.network.transport import PlainTransport
 from barnabas.broker.requests.request import ANONYMOUS, RequestContext
 from barnabas.common import net
-from barnabas.common.clock import NS_PER_MS
+from barnabas.common.clock import NS_PER_MS, NS_PER_S
 from barnabas.security.tls.errors import TlsError
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ class Connections:
         "by_fd",
         "forget_login",
         "handshakes",
+        "idle_step_s",
     )
 
     def __init__(
@@ -151,6 +152,7 @@ class Connections:
         self.handshakes = Handshakes(settings.handshakes_max, settings.handshake_timeout_ms, resume)
         self.by_fd: dict[int, Connection] = {}  # by descriptor; changed here only
         self._idle = IdleConnections((settings.idle_ms_max if settings.idle_ms_max >= 0 else LRU_MS) * NS_PER_MS)
+        self.idle_step_s = self._idle.width_ns / NS_PER_S  # how exact the limit of idle connections is
         self._sequence = 0  # numbers connections
 
     def count(self) -> int:

@@ -22,7 +22,7 @@ class IdleConnections:
 
     def __init__(self, limit_ns: int) -> None:
         self._limit_ns = limit_ns  # fixed before start
-        self._width_ns = max(1, limit_ns // BUCKETS)  # fixed before start
+        self.width_ns = max(1, limit_ns // BUCKETS)  # fixed before start
         self._buckets: dict[int, dict[Connection, None]] = {}  # owner: processor; by number
         self._last_checked = -1  # owner: processor; the number of a bucket
 
@@ -43,7 +43,7 @@ class IdleConnections:
 
     def take_expired(self, now_ns: int) -> list[Connection]:
         """Remove and return the connections that have been idle for too long."""
-        last = now_ns // self._width_ns
+        last = now_ns // self.width_ns
         if last <= self._last_checked:
             return []
         due = sorted(number for number in self._buckets if number <= last)
@@ -73,4 +73,4 @@ class IdleConnections:
 
     def _due_in(self, connection: Connection) -> int:
         """Return the bucket in which the connection expires, rounded up so that its time has come."""
-        return -(-(connection.last_active_ns + self._limit_ns) // self._width_ns)
+        return -(-(connection.last_active_ns + self._limit_ns) // self.width_ns)

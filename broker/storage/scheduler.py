@@ -39,7 +39,7 @@ class Task:
         self.name = name
         self.job = job
         self.due_ms = due_ms  # guarded by: the scheduler's lock
-        self.period_ms = period_ms  # 0: runs once
+        self.period_ms = period_ms  # 0: runs once; its own job may change it
         self.cancelled = False  # set once
         self._order = order
 

@@ -307,3 +307,10 @@ def test_idle_connections_are_closed() -> None:
         assert busy.heartbeat("ok") == ErrorCode.NONE
         assert idle.is_closed_by_server()
         assert busy.heartbeat("ok") == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("idle_ms", "sleep_s"), [(600_000, 600 / 128), (60_000, 1), (-1, 600 / 128), (10**9, 5)])
+def test_an_idle_processor_sleeps_long_unless_idle_connections_expire_soon(idle_ms: int, sleep_s: float) -> None:
+    with Network(connections_max_idle_ms=idle_ms) as network, network.client() as client:
+        assert client.heartbeat("ok") == ErrorCode.NONE
+        assert {processor._sleep_s() for processor in network.server.processors()} == {sleep_s}

@@ -15,13 +15,15 @@ import queue
 import signal
 from typing import TypeVar
 
+from barnabas.common.threads import ServiceThread
+
 T = TypeVar("T")
 
 EXIT_USER_ERROR = 1
 EXIT_FATAL = 2
 
 PARENT_PID_VARIABLE = "BARNABAS_SUPERVISOR_PID"
-SIGNAL_CHECK_S = 0.5
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -52,14 +54,22 @@ def end_at_once(thread_name: str, error: BaseException) -> None:
     os._exit(EXIT_FATAL)
 
 
-def take_signalled(signalled: queue.SimpleQueue[T]) -> T:
-    """Take an item that a signal handler put into the queue; for the main thread.
+def catch_signals(endings: queue.SimpleQueue[T | int]) -> None:
+    """Have SIGTERM and SIGINT put their numbers into the queue; called by the main thread.
 
-    Why not only get(): handlers run on the main thread, but the kernel may deliver a signal to any thread (it does so
-    for one right after SIGCONT). Nothing wakes a sleeping main thread then, so it must poll.
+    Why a thread that reads what C's signal handler writes: Python's handlers run on the main thread. The kernel may
+    deliver a signal to any thread (it does so for one right after SIGCONT), and then nothing wakes a main thread that
+    waits for the queue.
     """
-    while True:
-        try:
-            return signalled.get(timeout=SIGNAL_CHECK_S)
-        except queue.Empty:
-            continue
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in ENDING_SIGNALS:
+        signal.signal(number, lambda *_: None)
+
+    def dispatch() -> None:
+        while True:
+            for number in os.read(reader, 1):
+                endings.put(number)
+
+    ServiceThread("Signal Dispatcher", "signals", dispatch, daemon=True).start()

@@ -15,6 +15,7 @@ Source: Kafka's TransactionCoordinator, TransactionStateManager (4.3).
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from barnabas.broker.metadata.metadata_cache import MetadataCache
     from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.broker.storage.log.log import Log
-    from barnabas.broker.storage.scheduler import TaskScheduler
+    from barnabas.broker.storage.scheduler import Task, TaskScheduler
     from barnabas.common.clock import Clock
     from barnabas.config import Config
     from barnabas.metrics.meters import AvgMax
@@ -85,6 +86,7 @@ class TransactionCoordinator:
         self._context = TransactionContext(
             replica_manager, clock, new_producer_id, self.transaction_version, markers,
             call_later=lambda wait_ms, job: scheduler.schedule_once("transaction-wait", job, wait_ms),
+            retry_soon=self._retry_soon,
             busy_wait_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
             write_timeout_ms=config.request_timeout_ms, id_expiration_ms=config.transactional_id_expiration_ms,
         )  # fmt: skip
@@ -96,6 +98,8 @@ class TransactionCoordinator:
             make=lambda tp, leader_epoch: TransactionShard(tp, leader_epoch, self._context),
             load=self._load,
         )
+        self._retries_lock = threading.Lock()  # comes after a shard's lock and before the scheduler's
+        self._retries: Task | None = None  # guarded by: _retries_lock; None while no shard needs a retry
         self.load_time: AvgMax | None = None  # fixed before start; records the ms of each load
 
     # Life
@@ -108,7 +112,6 @@ class TransactionCoordinator:
         every("transaction-abort", self.abort_timed_out, abort_ms, abort_ms)
         expire_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         every("transactionalId-expiration", self.remove_expired, expire_ms, expire_ms)
-        every("transaction-retry", self.retry, RETRY_MS, RETRY_MS)
 
     def shutdown(self) -> None:
         """Close all shards and stop the thread."""
@@ -118,9 +121,28 @@ class TransactionCoordinator:
         """Abort transactions that are open for longer than their timeout; a periodic task."""
         self._shards.each(TransactionShard.abort_timed_out)
 
-    def retry(self) -> None:
-        """Retry writes that the log refused; a periodic task."""
+    def _retry_soon(self) -> None:
+        """Retry from now on, until nothing is left to retry; called after each change that may need it."""
+        if self._retries is not None:
+            return
+        with self._retries_lock:
+            if self._retries is None:
+                self._retries = self._scheduler.schedule("transaction-retry", self._retry, RETRY_MS, RETRY_MS)
+
+    def _retry(self) -> None:
+        """Retry writes that the log refused; a periodic task while there are any.
+
+        Why it forgets itself first: a shard that needs it meanwhile is seen below, or finds no task and starts one.
+        """
+        with self._retries_lock:
+            task, self._retries = self._retries, None
+        assert task is not None
         self._shards.each(TransactionShard.retry)
+        with self._retries_lock:
+            if self._retries is None and any(shard.needs_retry for shard in self._shards.all()):
+                self._retries = task
+            else:
+                task.cancel()
 
     def remove_expired(self) -> None:
         """Remove ids that were idle for too long; a periodic task."""

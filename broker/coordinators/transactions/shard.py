@@ -97,6 +97,7 @@ class TransactionContext:
     server_version: Callable[[], int]  # the finalized level of transaction.version
     markers: Markers
     call_later: Callable[[int, Callable[[], None]], object]  # runs a job after so many ms, on any thread
+    retry_soon: Callable[[], None]  # has `retry` called from now on, until no shard needs it
     busy_wait_ms: int  # add.partitions.to.txn.retry.backoff.max.ms
     write_timeout_ms: int = 30_000  # request.timeout.ms
     id_expiration_ms: int = 7 * 24 * 3600 * 1000  # transactional.id.expiration.ms
@@ -138,6 +139,8 @@ class TransactionShard:
         with self._lock:
             if not self._life.activate_locked():
                 return
+            if self.needs_retry:
+                self._context.retry_soon()
             for transaction in self.transactions.values():
                 if transaction.data.state in PREPARED:
                     self._complete_locked(transaction)
@@ -329,9 +332,14 @@ class TransactionShard:
                     target = transaction.fence(self._context.server_version(), now_ms)
                     self._write_locked(transaction, target, partial(_log_failure, transaction.transactional_id))
 
+    @property
+    def needs_retry(self) -> bool:
+        """Whether `retry` may have something to do; needs no lock."""
+        return bool(self._unwritten_ends) or not self._writes.is_empty
+
     def retry(self) -> None:
         """Retry ends that the log refused; apply writes that were committed after they had timed out."""
-        if not self._unwritten_ends and self._writes.is_empty:
+        if not self.needs_retry:
             return
         with self._lock:
             if not self._life.is_active:
@@ -415,6 +423,7 @@ class TransactionShard:
             self._changed_locked(transactional_id)
         else:  # the decision stands: the end stays pending, and is retried
             self._unwritten_ends.add(transactional_id)
+            self._context.retry_soon()
 
     # Writing
 
@@ -446,9 +455,12 @@ class TransactionShard:
     ) -> bool:
         now_ms = self._now_ms()
         batch = build_batch([SimpleRecord(now_ms, key, value) for key, value in key_values])
-        return self._writes.append(
+        is_written = self._writes.append(
             batch, len(key_values), self._context.write_timeout_ms, lambda _first_offset: apply(), settled
         )
+        if is_written:
+            self._context.retry_soon()
+        return is_written
 
     # Lookups
 

@@ -79,6 +79,10 @@ class Logins:
         while len(self._begun) > BEGUN_MAX:
             self._give_up(next(iter(self._begun)), "too many logins, and this one is the oldest", now_ns)
 
+    def count(self) -> int:
+        """Return how many have begun and are not complete, or have failed and wait for their end."""
+        return len(self._begun) + len(self._failed)
+
     def take(self, connection: Connection, frame: memoryview, now_ns: int) -> bool:
         """Take a frame if it belongs to a login; return false if it is a request.
 

@@ -53,6 +53,7 @@ class TransactionShardRig:
         self.context = TransactionContext(
             self.manager, self.clock, lambda: next(self.ids), lambda: self.version, self.markers,
             call_later=lambda wait_ms, job: self.scheduler.schedule_once("wait", job, wait_ms),
+            retry_soon=lambda: None,
             busy_wait_ms=busy_wait_ms, write_timeout_ms=5000, id_expiration_ms=1000, checks_invariants=True,
         )  # fmt: skip
         self.epoch = 0

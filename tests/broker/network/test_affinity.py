@@ -10,7 +10,15 @@ from contextlib import contextmanager
 import pytest
 
 from barnabas.broker.network import affinity
-from barnabas.broker.network.affinity import BUSY_BYTES, Placement, RequestAffinity, next_placement
+from barnabas.broker.network.affinity import (
+    BUSY_BYTES,
+    IDLE_INTERVAL_MS,
+    IDLE_REVIEWS,
+    REVIEW_INTERVAL_MS,
+    Placement,
+    RequestAffinity,
+    next_placement,
+)
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue
 
@@ -201,3 +209,14 @@ def test_a_container_may_forbid_scheduling_calls(
     RequestAffinity(Registry(), 4, "auto").review()
     assert handler.native_id is not None
     assert placed[handler.native_id] == {5}
+
+
+def test_an_idle_broker_is_reviewed_less_often(placed: dict[int, set[int]]) -> None:
+    registry = Registry()
+    request_affinity = RequestAffinity(registry, 4, "auto")
+    assert {request_affinity.review() for _ in range(1 + IDLE_REVIEWS)} == {REVIEW_INTERVAL_MS}
+    assert request_affinity.review() == IDLE_INTERVAL_MS
+    produce(registry, 1, 1)
+    assert request_affinity.review() == REVIEW_INTERVAL_MS
+    assert request_affinity.review() == REVIEW_INTERVAL_MS
+    assert placed

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import queue
 import select
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from barnabas.common.processes.process import PARENT_PID_VARIABLE, die_with_supervisor, take_signalled
+from barnabas.common.processes.process import PARENT_PID_VARIABLE, die_with_supervisor
 
 TIMEOUT_S = 20
 CHILD = """
@@ -62,21 +60,23 @@ def test_a_child_whose_supervisor_has_ended_does_not_start() -> None:
     assert child.stdout == ""
 
 
-def test_a_signal_delivered_to_another_thread_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    signalled: queue.SimpleQueue[int] = queue.SimpleQueue()
-    before = signal.signal(signal.SIGUSR1, lambda number, _: signalled.put(number))
-    other = threading.Event()
+def test_a_signal_delivered_to_another_thread_ends_the_wait_of_the_main_thread() -> None:
+    """As for a signal right after SIGCONT; nothing else wakes a main thread that waits without a limit."""
+    program = """
+import queue, signal, threading
+from barnabas.common.processes.process import catch_signals
 
-    def receive() -> None:
-        other.wait()
-        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
-
-    monkeypatch.setattr("barnabas.common.processes.process.SIGNAL_CHECK_S", 0.01)
-    thread = threading.Thread(target=receive)
-    thread.start()
-    try:
-        other.set()
-        assert take_signalled(signalled) == signal.SIGUSR1
-    finally:
-        thread.join()
-        signal.signal(signal.SIGUSR1, before)
+endings = queue.SimpleQueue()
+catch_signals(endings)
+wait = threading.Event()
+thread = threading.Thread(target=lambda: (wait.wait(0.1), signal.pthread_kill(threading.get_ident(), signal.SIGINT)))
+thread.start()
+print(endings.get() == signal.SIGINT)
+signal.raise_signal(signal.SIGTERM)
+print(endings.get() == signal.SIGTERM)
+endings.put("a disk failed")
+print(endings.get())
+thread.join()
+"""
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (child.stdout, child.stderr) == ("True\nTrue\na disk failed\n", "")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from barnabas.broker.coordinators.runtime.partitioning import partition_for
-from barnabas.broker.coordinators.transactions.coordinator import Filters, TransactionCoordinator
-from barnabas.broker.coordinators.transactions.shard import ProducerResult
+from barnabas.broker.coordinators.transactions.coordinator import RETRY_MS, Filters, TransactionCoordinator
+from barnabas.broker.coordinators.transactions.shard import ProducerResult, TransactionShard
 from barnabas.broker.coordinators.transactions.transaction import Producer, TxnState
 from barnabas.broker.metadata.metadata_cache import TRANSACTION_STATE_TOPIC
 from barnabas.common.topic_partition import TopicPartition
@@ -126,6 +126,47 @@ def test_what_a_producer_may_ask_for(
     rig: TransactionCoordinatorRig, id_: str, timeout_ms: int, more: dict[str, bool], error: ErrorCode
 ) -> None:
     assert rig.init(id_, timeout_ms, **more) == [ProducerResult(error)]
+
+
+def retries(rig: TransactionCoordinatorRig) -> int:
+    """How many periodic tasks retry what a log refused."""
+    return sum(task.name == "transaction-retry" and not task.cancelled for task in rig.scheduler._heap.tasks)
+
+
+def test_retries_are_scheduled_while_a_shard_needs_them() -> None:
+    """A broker without open writes does not wake up for them."""
+    rig = TransactionCoordinatorRig()
+    assert retries(rig) == 0
+    rig.lead(isr=[1], epoch=1)
+    rig.load()
+    rig.init(MINE)
+    assert retries(rig) == 1
+    rig.advance_ms(RETRY_MS)
+    assert retries(rig) == 0, "the write is committed"
+    rig.lead(isr=[1, 2], epoch=2)  # nothing is committed before the follower has it
+    rig.load()
+    answers = rig.init(MINE_TOO)
+    rig.advance_ms(RETRY_MS)
+    rig.init(MINE)
+    assert retries(rig) == 1
+    rig.advance_ms(rig.config.request_timeout_ms)
+    assert retries(rig) == 1, "a write that timed out may be committed at any time"
+    assert [answer.error for answer in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    rig.lead(leader=2, epoch=3)
+    rig.advance_ms(RETRY_MS)
+    assert retries(rig) == 0
+
+
+def test_a_shard_that_needs_a_retry_while_others_are_retried_is_seen(
+    rig: TransactionCoordinatorRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.init(MINE)
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionShard, "retry", lambda _shard: rig.init(MINE_TOO))
+        rig.advance_ms(RETRY_MS)
+    assert retries(rig) == 1
+    rig.advance_ms(RETRY_MS)
+    assert retries(rig) == 0
 
 
 def test_two_phase_transactions_never_time_out() -> None:

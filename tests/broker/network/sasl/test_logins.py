@@ -23,7 +23,7 @@ from barnabas.broker.network.sasl.logins import Logins
 from barnabas.broker.network.sasl.metrics import LINES_A_SECOND, LoginMetrics
 from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
 from barnabas.broker.network.unauthenticated.share import Share
-from barnabas.broker.processors import INBOX_SIZE
+from barnabas.broker.processors import INBOX_SIZE, SLEEP_S
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, FakeClock, SystemClock
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue as c
@@ -336,6 +336,18 @@ def test_a_login_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         assert network.count(c.FAILED_AUTHENTICATION) == 1
 
 
+def test_a_processor_looks_often_while_a_client_has_not_logged_in(network: SaslNetwork) -> None:
+    """Its limits are seconds, and may change."""
+    (processor,) = network.server.processors()
+    with network.client() as client:
+        log_in(client)
+        assert client.heartbeat("ok") == ErrorCode.NONE
+        assert processor._sleep_s() > SLEEP_S
+        with network.client():
+            eventually("it looks often", lambda: processor._sleep_s() == SLEEP_S)
+        eventually("it does so no more", lambda: processor._sleep_s() > SLEEP_S)
+
+
 def test_the_number_of_logins_that_have_begun_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is closed; a client that has logged in is none of them."""
     monkeypatch.setattr(logins, "BEGUN_MAX", 4)
@@ -476,7 +488,9 @@ def test_a_changed_delay_counts_for_those_that_wait_already() -> None:
     settings.failure_delay_ms = 100
     tested.refuse(late, "no frame", NS_PER_S)  # type: ignore[arg-type]
     assert tested.wait_ns(NS_PER_S) == 0
+    assert tested.count() == 2
     assert list(tested.take_ended(NS_PER_S)) == [early]
+    assert tested.count() == 1
     assert tested.wait_ns(NS_PER_S) == 100 * NS_PER_MS
     assert list(tested.take_ended(NS_PER_S + 100 * NS_PER_MS)) == [late]
     assert tested.wait_ns(NS_PER_S) is None
