@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from tests.simulation.load import foreign
 from tests.simulation.load.clients.admin import Meddler
 from tests.simulation.load.clients.readers import Reader
 from tests.simulation.load.decided import Decided
@@ -45,6 +46,8 @@ class Load:
             (story.deciders, lambda: Decided(setting)),
             (story.voters, lambda: Voters(setting)),
             (story.renewers, lambda: Renewed(setting)),
+            (story.kafka_python, lambda: foreign.kafka_python(setting)),
+            (story.aiokafka, lambda: foreign.aiokafka(setting)),
         ]
         self.parts: list[Part] = [numbered, *(make() for count, make in kinds if count)]
         topics = {topic.name: topic.partitions for topic in self.topics}

@@ -40,6 +40,8 @@ class Story:
     controllers: int = 1
     deciders: int = 0  # admins that note what the controllers acknowledged
     sharers: int = 0  # members of a share group (KIP-932)
+    kafka_python: int = 0  # members of a group by kafka-python, beside a producer and a reader by it
+    aiokafka: int = 0  # members of a group by aiokafka, beside a producer by it
     # Not drawn, but given by `--story`: what the seed draws now and then, always; or never.
     renewers: int = 0  # admins that delete topics and make them anew
     voters: int = 0  # 1: the voters among several controllers change; needs controllers=3
@@ -85,6 +87,8 @@ class Story:
             controllers=rng.choice((1, 3)),
             deciders=some(0.5, 1),
             sharers=some(0.3, 3),
+            kafka_python=some(0.1, 2),
+            aiokafka=some(0.1, 2),
         )
         return dataclasses.replace(drawn, **given)
 

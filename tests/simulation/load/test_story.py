@@ -23,7 +23,18 @@ def test_what_is_given_changes_nothing_else() -> None:
 
 def test_every_kind_of_client_takes_part_in_some_story() -> None:
     stories = [Story.drawn(seed) for seed in range(60)]
-    for name in ("producers", "readers", "plain", "silent", "transactional", "copiers", "classic", "consumers"):
+    for name in (
+        "producers",
+        "readers",
+        "plain",
+        "silent",
+        "transactional",
+        "copiers",
+        "classic",
+        "consumers",
+        "kafka_python",
+        "aiokafka",
+    ):
         assert {0} < {getattr(story, name) for story in stories}, name
 
 
