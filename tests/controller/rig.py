@@ -29,6 +29,7 @@ from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrResponse
 from barnabas.protocol.messages.k05_stop_replica import StopReplicaResponse
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from tests.support.configs import parsed
 
 CLUSTER_ID = "h3zYrOmsQJqmHD2y0yjFEg"
 DIRECTORY = "/meta"
@@ -51,9 +52,7 @@ RESPONSES: dict[int, Callable[[], Any]] = {
 
 def make_config(**overrides: str) -> Config:
     """A controller's config; keys with underscores for dots."""
-    return Config.from_properties(
-        {**PROPERTIES, **{name.replace("_", "."): value for name, value in overrides.items()}}, "controller"
-    )
+    return parsed({**PROPERTIES, **{name.replace("_", "."): value for name, value in overrides.items()}}, "controller")
 
 
 class FakeBroker:

@@ -46,7 +46,6 @@ from barnabas.broker.telemetry.receiver import TelemetryReceiver
 from barnabas.common.clock import FakeClock
 from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.config import Config
 from barnabas.metrics.registry import Registry
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import k00_produce as produce_wire
@@ -65,6 +64,7 @@ from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.schema import Message
 from tests.support.broker.direct_persister import DirectPersister
 from tests.support.broker.parked import Waiting
+from tests.support.configs import parsed
 
 BROKER_ID = 1
 CLUSTER_ID = "h3zYrOmsQJqmHD2y0yjFEg"
@@ -174,7 +174,7 @@ class BrokerRig:
             "log.dirs": DATA,
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
-        self.config = Config.from_properties(properties, "broker")
+        self.config = parsed(properties, "broker")
         self.registry = Registry(self.clock)
         self.scheduler = ManualScheduler(self.clock)
         self.log_manager = LogManager(self.config, self.config.log_dirs, self.clock, self.scheduler, self.fs)

@@ -85,7 +85,9 @@ def test_trusted_certificates_inline() -> None:
 
 def test_damaged_stores_are_one_line(tmp_path: Path) -> None:
     """Every byte of a certificate and of a key; the files may be half written, or the disk's mistake."""
-    store = settings(keystore_type="PEM", keystore_location=tmp_path / "damaged.pem")
+    # With trusted certificates: without, OpenSSL reads all those of the system each time, which takes 100 ms.
+    trusted = {"truststore_type": "PEM", "truststore_certificates": AUTHORITY.pem()}
+    store = settings(keystore_type="PEM", keystore_location=tmp_path / "damaged.pem", **trusted)
     key = ONE.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     certificate = ONE.certificate.public_bytes(Encoding.DER)
     warnings.simplefilter("ignore")  # of cryptography, about what it accepts for now

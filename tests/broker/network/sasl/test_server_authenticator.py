@@ -39,6 +39,7 @@ from tests.support.cycles import cyclic_garbage
 CONTEXT = RequestContext("OUTSIDE", "SASL_PLAINTEXT", "10.0.0.1", 5, "c-1")
 CHECK = passwords_of({"user_alice": "secret", "user_bob": "secret"})
 ALICE = b"\0alice\0secret"
+USERS = Users(carol="c")
 
 
 class Expiring:
@@ -75,10 +76,9 @@ class Rig:
 
     def __init__(self, max_reauth_ms: int = 0, *, gssapi: bool = False) -> None:
         self.clock = FakeClock()
-        users = Users(carol="c")
         mechanisms: dict[str, Any] = {
             "PLAIN": lambda: PlainServer(CHECK),
-            "SCRAM-SHA-256": lambda: ScramServer(ScramMechanism.SCRAM_SHA_256, users, b""),
+            "SCRAM-SHA-256": lambda: ScramServer(ScramMechanism.SCRAM_SHA_256, USERS, b""),
             "EXPIRING": Expiring,
             "SILENT": Silent,
         }
