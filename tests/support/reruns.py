@@ -13,6 +13,7 @@ The rerun itself is pytest-rerunfailures'. Apache Kafka's own build does the sam
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +63,7 @@ def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+@cache  # Why: each of 20,000 tests is asked for, of 1,000 files
 def may_run_again(path: Path) -> bool:
     """Whether a test file, below the root, has tests of real processes and clients (rule 1)."""
     return any(path.is_relative_to(Path(_TESTS, each)) for each in PATHS)

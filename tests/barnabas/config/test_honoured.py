@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from typing import NamedTuple
 
 import pytest
 
@@ -11,8 +13,20 @@ from barnabas.config.resources.group import bounds_of
 from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TABLE, TOPIC_KEYS, Key
 from tests.barnabas.config.reads import all_reads, reads
 
-READ = all_reads()
-PATTERNS = [re.compile(found) for found in READ if ".*" in found]
+
+class Read(NamedTuple):
+    """What the sources read: attributes, names and patterns."""
+
+    texts: frozenset[str]
+    patterns: list[re.Pattern[str]]
+
+
+@cache  # Why not at import: every process of a test run imports this file, and one or two run its tests
+def read() -> Read:
+    """Look through the sources."""
+    texts = all_reads()
+    return Read(texts, [re.compile(found) for found in texts if ".*" in found])
+
 
 #: Keys that are read under another name than their own.
 ELSEWHERE = {
@@ -32,9 +46,9 @@ CHECKED_AT_START = {"config.providers", "group.share.assignors", "process.roles"
 
 def is_read(key: Key) -> bool:
     """Whether the sources read a key, or a topic or group key that it gives a default to."""
-    if {key.attribute, key.name, ELSEWHERE.get(key.name)} & READ or key.name in LISTENER_KEYS:
+    if {key.attribute, key.name, ELSEWHERE.get(key.name)} & read().texts or key.name in LISTENER_KEYS:
         return True
-    if any(pattern.fullmatch(key.attribute) for pattern in PATTERNS):
+    if any(pattern.fullmatch(key.attribute) for pattern in read().patterns):
         return True
     return BROKER_KEYS.get(key.name) is key and any(_is_behind(key, other) for other in OVERRIDABLE)
 
