@@ -7,15 +7,21 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
+from benchmarks import systems
 from benchmarks.bench import admin_of, create_topic
 from benchmarks.load import clients
 from benchmarks.report.figures import KFAKE, OURS
 from benchmarks.security.access import CIPHER_SUITE, OPEN, USER
 from benchmarks.systems import SETTINGS, Kind, apache, barnabas, kfake, running
 from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.kafka.kafka_tools import SMALL_JVM
 
 
-def test_a_secured_apache_kafka_serves_a_user_with_rules(apache_runtime: KafkaRuntime, tmp_path: Path) -> None:
+def test_a_secured_apache_kafka_serves_a_user_with_rules(
+    apache_runtime: KafkaRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((clients, "CLIENT_JVM"), (clients, "MANY_CLIENTS_JVM"), (systems, "SERVER_JVM")):
+        monkeypatch.setattr(module, name, SMALL_JVM)  # since they run for seconds
     with running(apache(apache_runtime)(tmp_path, Kind(is_secured=True), SETTINGS)) as system:
         assert system.access.java["ssl.cipher.suites"] == CIPHER_SUITE
         assert f'username="{USER}"' in system.access.java["sasl.jaas.config"]

@@ -10,11 +10,13 @@ import pytest
 
 from barnabas.common.clock import SystemClock
 from benchmarks.bench import Bench, Size
+from benchmarks.load import clients
 from benchmarks.load.load_generator import LoadGenerator, LoadGeneratorError
 from benchmarks.report.figures import FIGURES
 from benchmarks.systems import SETTINGS, Barnabas, Kind, System, port_of, running
 from benchmarks.workloads import MEASUREMENTS
 from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.kafka.kafka_tools import SMALL_JVM
 
 # Large enough to run everything, too small to measure anything.
 TINY = Size(
@@ -43,6 +45,15 @@ SAME = {
     "first-load-secure": "first-load",
     "acls-produce-1k": "acls-32x2",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_jvms() -> Iterator[None]:
+    """Clients that run for a second compile little: the JVMs of a real measurement would compile most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CLIENT_JVM", "MANY_CLIENTS_JVM"):
+            patch.setattr(clients, name, SMALL_JVM)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.kafka.built_once import built_once, cache_directory
+from tests.support.kafka.kafka_tools import SMALL_JVM
 from tests.support.programs import path_of
 
 BUILD_TIMEOUT_S = 600
@@ -44,7 +45,7 @@ def java_program(sources: Path, name: str, main_class: str, **properties: str) -
         _run([_program("javac"), "-cp", jars, "-d", str(directory / "classes"), f"{main_class}.java"], sources)
 
     built = _built(sources, "-".join((name, *properties.values())), build)
-    return [_program("java"), "-XX:+UseSerialGC", "-cp", f"{built / 'classes'}:{built / 'jars'}/*", main_class]
+    return [_program("java"), *SMALL_JVM, "-cp", f"{built / 'classes'}:{built / 'jars'}/*", main_class]
 
 
 def _built(sources: Path, name: str, build: Callable[[Path], None]) -> Path:

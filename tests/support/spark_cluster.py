@@ -22,6 +22,14 @@ SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _MASTER_URL = r"Starting Spark master at (spark://\S+)"
 
 
+def write_defaults(directory: Path) -> Path:
+    """Write the defaults of small jobs, and return their directory: SPARK_CONF_DIR."""
+    directory.mkdir(exist_ok=True)
+    lines = [f"spark.{who}.extraJavaOptions {SMALL_JVM}" for who in ("driver", "executor")]
+    (directory / "spark-defaults.conf").write_text("\n".join([*lines, "spark.executor.memory 512m", ""]))
+    return directory
+
+
 class SparkCluster:
     """A master and `workers` workers with `cores` cores each; a context manager. `url` is the master's."""
 
@@ -52,13 +60,9 @@ class SparkCluster:
 
     def settings(self) -> dict[str, str]:
         """The environment variables of a job for this cluster."""
-        defaults = self.directory / "conf" / "spark-defaults.conf"
-        defaults.parent.mkdir(exist_ok=True)
-        lines = [f"spark.{who}.extraJavaOptions {SMALL_JVM}" for who in ("driver", "executor")]
-        defaults.write_text("\n".join([*lines, "spark.executor.memory 512m", ""]))
         return {
             "SPARK_MASTER": self.url,
-            "SPARK_CONF_DIR": str(defaults.parent),
+            "SPARK_CONF_DIR": str(write_defaults(self.directory / "conf")),
             "SPARK_LOCAL_IP": HOST,
             "PYSPARK_PYTHON": sys.executable,
         }

@@ -26,6 +26,7 @@ import pytest
 
 from tests.support.history import Worker
 from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.kafka.kafka_tools import SMALL_JVM
 from tests.support.language_programs import go_program
 from tests.support.processes import tied_to_parent
 from tests.support.programs import path_of
@@ -34,7 +35,6 @@ SOURCE = Path(__file__).with_name("ShareMembers.java")
 READ_BYTES = 1 << 20
 LOOK_S = 0.2  # how often to look whether a process has ended
 LEAVE_TIMEOUT_S = 60
-JVM = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 GO_OF_FRANZ_GO = 26  # 1.26, which go_share_members/go.mod asks for
 GO_THAT_FETCHES = 21  # since then, Go fetches the version that a module asks for
 ACCEPT, RELEASE, REJECT = "A", "L", "R"
@@ -102,7 +102,7 @@ class Deliveries:
 
 def java_members(runtime: KafkaRuntime) -> list[str]:
     """Return the command of members of the Java client, without its arguments."""
-    return runtime.command(SOURCE.stem, *JVM, classes=runtime.compiled(SOURCE))
+    return runtime.command(SOURCE.stem, *SMALL_JVM, classes=runtime.compiled(SOURCE))
 
 
 def librdkafka_members() -> list[str]:
