@@ -36,6 +36,13 @@ TINY = Size(
     producers=(1, 10),
     settle_ms=0,
 )
+# Groups are assigned at once: share groups by the heartbeats of their members, classic ones after a delay.
+AT_ONCE = {
+    **SETTINGS,
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "100",
+    "group.initial.rebalance.delay.ms": "0",
+}
 # Measurements that differ only by a number, or by the kind of system, from the one that runs in their place.
 SAME = {
     "small-1x1": "small-32x2",
@@ -66,7 +73,7 @@ def bench(apache_runtime: KafkaRuntime, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """One running broker."""
-    with running(Barnabas(tmp_path_factory.mktemp("one"))) as system:
+    with running(Barnabas(tmp_path_factory.mktemp("one"), settings=AT_ONCE)) as system:
         yield system
 
 

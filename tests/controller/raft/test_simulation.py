@@ -16,6 +16,8 @@ from tests.controller.raft.simulator.world import live
 
 STEPS = 10_000
 SEEDS_OF_A_TEST = 10
+#: Where the search for a mistake begins that few worlds show: those before it find nothing, which takes 15 s.
+FIRST = {"compares logs by length alone": 55, "takes back no voters with a truncation": 66}
 #: An exception of the simulator, such as an offset that no log has, is a mistake that was found, too.
 FOUND = (AssertionError, LookupError, ValueError)
 
@@ -57,7 +59,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 def lives(name: str) -> None:
     """Worlds with a mistake, until one breaks a rule."""
     with mistake(MUTANTS[name]):
-        for seed in range(1, 150):
+        for seed in range(FIRST.get(name, 1), 200):
             live(seed, STEPS)
 
 
