@@ -21,6 +21,7 @@ from barnabas.broker.coordinators.consumer.group import ConsumerGroup
 from barnabas.broker.coordinators.consumer.values import GroupState, Heartbeat, HeartbeatResult
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.broker.coordinators.fake_log import World, snapshot
+from tests.support.sample import sample
 
 STEPS = 150
 GROUP = "g"
@@ -389,7 +390,7 @@ class Walk:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sample(range(40), 2))
 def test_a_group_of_the_consumer_protocol(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(STEPS):
@@ -397,7 +398,7 @@ def test_a_group_of_the_consumer_protocol(seed: int) -> None:
     walk.calm_down()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sample(range(40), 2))
 def test_a_group_of_both_protocols(seed: int) -> None:
     walk = Walk(1000 + seed, with_classic=True)
     for _ in range(STEPS):

@@ -24,9 +24,10 @@ from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker, iter_headers
 from tests.support.broker.compaction import compact, keyed_contents
 from tests.support.broker.storage_bench import Bench, consumed
+from tests.support.sample import sample
 
 SETTINGS = {"segment_bytes": 900, "index_interval_bytes": 150, "compact": True, "delete": False}
-SEEDS = pytest.mark.parametrize("seed", range(4))
+SEEDS = pytest.mark.parametrize("seed", sample(range(4), 3))  # one even, one odd
 DAY_MS = 86_400_000
 COMMITTED = FetchIsolation.TXN_COMMITTED
 Records = list[tuple[int, str]]
