@@ -23,6 +23,9 @@ COMPILER := $(if $(BARNABAS_PURE),,$(shell command -v gcc cc))
 # The directory of the tests' temporary files.
 export TMPDIR := $(shell ./tools/scratch)
 
+# Without .pyc files, each of hundreds of processes compiles a thousand modules again. Git ignores them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup java test-tools run up test lint types unit docs compiled clients crash fuzz-short fuzz stress-short stress \
 	churn-short churn eos-short eos simulate simulate-short simulate-night mutants raft pipeline-test free-threaded test-free-threaded \
@@ -91,10 +94,11 @@ lint: $(VENV)/installed ## style, imports between packages, bans
 types: $(VENV)/installed ## strict static types
 	$(BIN)/mypy
 
-# Needs only Python; `make test-tools` installs the programs of its other tests. Two tests run at a time, since many of
-# them wait for a process or a JVM.
+# Needs only Python; `make test-tools` installs the programs of its other tests. Three tests run at a time, since many of
+# them wait for a process or a JVM. With worksteal, tests of a file run in one process, most of the time: their clusters
+# are started once.
 unit: $(if $(COMPILER),$(VENV)/installed,$(VENV)/installed-pure) ## the tests that mirror the packages
-	$(BIN)/pytest -q -n 2 tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
+	$(BIN)/pytest -q -n 3 --dist worksteal tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
 		--ignore tests/stress/test_stress.py --ignore tests/churn/test_churn.py \
 		--ignore tests/eos/test_eos.py --ignore tests/fuzz --ignore tests/compose --ignore tests/packaging
 
@@ -105,9 +109,9 @@ docs: $(VENV)/dependencies ## the documentation as a site in build/docs/html, wi
 compiled: $(VENV)/installed ## the unit tests of the compiled packages, on the compiled code; a simulated life of it, and of the quorum
 	mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests && cp setup.cfg build/compiled/
 	$(BIN)/barnabas --version | grep ', compiled'
-	cd build/compiled && ../../$(BIN)/python -P -m pytest -q -n 2 tests/broker tests/metrics tests/barnabas/protocol tests/barnabas/common \
-		tests/barnabas/client tests/barnabas/security
-	$(MAKE) raft STEPS=200000
+	cd build/compiled && ../../$(BIN)/python -P -m pytest -q -n 2 --dist worksteal tests/broker tests/metrics tests/barnabas/protocol \
+		tests/barnabas/common tests/barnabas/client tests/barnabas/security
+	$(MAKE) raft STEPS=1000000
 	compiled=$$(cd build/compiled && ../../$(BIN)/python -m tests.simulation --seed 6 | tail -n 1); \
 		sources=$$($(BIN)/python -m tests.simulation --seed 6 | tail -n 1); echo "$$compiled"; \
 		[ "$$compiled" = "$$sources" ] || { echo "the sources have another history: $$sources"; exit 1; }
@@ -164,8 +168,9 @@ mutants: $(VENV)/dependencies ## mistakes made on purpose, each of which a simul
 	$(BIN)/python -m tests.simulation.mutants $(MUTANTS)
 
 # Fixed seeds, since a fresh one may find what nobody has explained yet: simulate-night looks for that.
-simulate-short: $(VENV)/dependencies ## a few simulated lives, about a minute of one core
-	$(BIN)/python -m tests.simulation --seed 1 --runs 10
+simulate-short: $(VENV)/dependencies ## a few simulated lives, about a minute of two cores
+	$(BIN)/python -m tests.simulation --seed 1 --runs 5 & first=$$!; \
+		$(BIN)/python -m tests.simulation --seed 6 --runs 5; second=$$?; wait $$first && exit $$second
 
 # With a C compiler, of the compiled packages, which are faster and have the same histories (`make compiled` checks it).
 simulate-night: $(if $(COMPILER),$(VENV)/installed,$(VENV)/dependencies) ## simulated lives of fresh seeds on all cores (HOURS); failures in build/simulation
