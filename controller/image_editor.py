@@ -127,6 +127,11 @@ class ImageEditor:
         for offset, record in enumerate(records, base_offset):
             self.apply(record, offset)
 
+    def forget_changes(self) -> None:
+        """Forget which partitions the records have touched: a replay of a whole log does not ask for them."""
+        self.delta.partitions.clear()
+        self.delta.previous.clear()
+
     def apply(self, record: object, offset: int) -> None:
         """Replay one record; unknown types are skipped, so that logs with newer records can be read."""
         self._offset = offset

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.controller.log")
 
-READ_BYTES: Final = 4 << 20
+READ_BYTES: Final = 256 << 10
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
 
@@ -102,9 +102,11 @@ class MetadataLog:
         editor = ImageEditor(self.snapshot)
         offset = self._log.log_start_offset
         try:
-            for offset, records in self.replay():
+            for base_offset, next_offset, records in self.replay():
+                offset = base_offset
                 editor.apply_all(records, offset)
-                offset += len(records)
+                editor.forget_changes()
+                offset = next_offset
             image = editor.image(self._log.log_end_offset - 1)
             image.invariants()
         except OSError:
@@ -117,8 +119,8 @@ class MetadataLog:
         bases = [segment.base_offset for segment in self._log.segments if segment.base_offset <= offset]
         return segment_file(self._log.directory, max(bases, default=0), LOG_SUFFIX)
 
-    def replay(self) -> Iterator[tuple[int, list[MetadataRecord]]]:
-        """Yield each batch: the offset of its first record, and its records."""
+    def replay(self) -> Iterator[tuple[int, int, Iterator[MetadataRecord]]]:
+        """Yield each batch: the offset of its first record, the offset after its last one, and its records."""
         offset = self._log.log_start_offset
         while offset < self._log.log_end_offset:
             data = self._read(offset)
@@ -126,7 +128,7 @@ class MetadataLog:
             for position, header in iter_headers(data):
                 if not header.is_control:
                     batch = data[position : position + header.size_in_bytes]
-                    yield header.base_offset, list(decode_values(iter_records(batch)))
+                    yield header.base_offset, header.next_offset, decode_values(iter_records(batch))
                 offset = header.next_offset
             if offset <= before:
                 raise MalformedMessageError(f"no batch follows offset {before}")

@@ -151,6 +151,7 @@ def _read(path: str, data: bytes, snapshot: SnapshotId) -> Image | None:
                 is_complete = is_footer(batch)
             else:
                 _apply(editor, path, header.base_offset, list(iter_records(batch)))
+                editor.forget_changes()
     except MalformedMessageError:
         return None
     return editor.image(snapshot.end_offset - 1) if is_complete else None

@@ -236,9 +236,10 @@ class BrokerChannel:
 
     def _push(self, broker: Broker, image: Image, pending: Pending) -> None:
         connection = self._connected(broker)
-        for message in build(self._sender, broker, image, pending).in_order():
+        for message in build(self._sender, broker, image, pending):
             response = connection.send(message, message.MAX_VERSION)
             _check(broker, message, response)
+            del message, response  # Why: each may name every partition, and the next one is built now
 
     def _connected(self, broker: Broker) -> Connection:
         """Return the connection for a registration; raises ConnectionAbortedError if a newer one replaced it."""

@@ -18,8 +18,8 @@ Source: ControllerChannelManager, AbstractControllerBrokerRequestBatch (Kafka 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from barnabas.controller.image import (
     BROKER_RESOURCE,
@@ -60,20 +60,7 @@ from barnabas.protocol.push_tags import (
 )
 
 Push = leader_wire.LeaderAndIsrRequest | stop_wire.StopReplicaRequest | metadata_wire.UpdateMetadataRequest
-
-
-class Requests(NamedTuple):
-    """One push, in the order of sending; None for a request that is not needed."""
-
-    live_brokers: metadata_wire.UpdateMetadataRequest | None
-    stop_first: stop_wire.StopReplicaRequest | None
-    leader_and_isr: leader_wire.LeaderAndIsrRequest | None
-    update_metadata: metadata_wire.UpdateMetadataRequest
-    stop_last: stop_wire.StopReplicaRequest | None
-
-    def in_order(self) -> list[Push]:
-        """Return the requests to send. Each goes out in its newest version."""
-        return [request for request in self if request is not None]
+P = TypeVar("P", bound=Push)
 
 
 def _no_quorum() -> int:
@@ -90,38 +77,33 @@ class Sender(NamedTuple):
     kraft_version: Callable[[], int] = _no_quorum  # of the committed log; any thread calls it
 
 
-def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Requests:
-    """Return the requests that bring a broker's pending changes up to the image."""
-    leader_and_isr = _leader_and_isr(sender, broker, image, pending)
-    update_metadata = _update_metadata(sender, broker, image, pending)
-    settings = _settings(sender, image, pending)
-    registrations = _registrations(image) if pending.has_brokers or pending.is_full else []
-    controllers = [c.to_record() for c in _controllers(image)] if pending.has_controllers or pending.is_full else []
-    security = _security(image, pending)
-    partitions = _eligible(image, pending)
-    if leader_and_isr is not None:
-        set_records(leader_and_isr, settings)
-        set_records(update_metadata, [*registrations, *controllers, *security, *partitions])
-    else:
-        set_records(update_metadata, [*registrations, *controllers, *settings, *security, *partitions])
-    stop_first, stop_last = _ordered_stops(image, pending)
-    live_brokers = None
-    if leader_and_isr is not None and pending.has_brokers and not pending.is_full:
-        live_brokers = _update_metadata(sender, broker, image, Pending())
-        set_records(live_brokers, registrations)
-        set_tag(live_brokers, TAG_PARTIAL, b"")
-    requests = Requests(
-        live_brokers,
-        _stop_replica(sender, broker, image, stop_first),
-        leader_and_isr,
-        update_metadata,
-        _stop_replica(sender, broker, image, stop_last),
-    )
+def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Iterator[Push]:
+    """Yield the requests that bring a broker's pending changes up to the image, in the order of sending.
+
+    Each goes out in its newest version. It is built when it is asked for, and not kept: a FULL push names every
+    partition in two requests, and one of them at a time is enough.
+    """
     receiver = Receiver(sender.cluster_id, broker.id, broker.incarnation_id)
-    for message in requests.in_order():
+
+    def addressed(message: P) -> P:
         set_offset(message, image.offset)
         set_receiver(message, receiver)
-    return requests
+        return message
+
+    settings: Sequence[MetadataRecord] = _settings(sender, image, pending)
+    registrations = _registrations(image) if pending.has_brokers or pending.is_full else []
+    stop_first, stop_last = _ordered_stops(image, pending)
+    has_leaders = pending.is_full or bool(pending.leader_and_isr)
+    if has_leaders and pending.has_brokers and not pending.is_full:
+        yield addressed(_live_brokers(sender, broker, image, registrations))
+    yield from map(addressed, _stop_replica(sender, broker, image, stop_first))
+    if has_leaders:
+        yield addressed(_leader_and_isr(sender, broker, image, pending, settings))
+        settings = ()
+    yield addressed(
+        _update_metadata(sender, broker, image, pending, [*registrations, *_records(image, pending, settings)])
+    )
+    yield from map(addressed, _stop_replica(sender, broker, image, stop_last))
 
 
 def endpoint_of(broker: Broker, listener_name: str | None) -> Endpoint:
@@ -140,18 +122,17 @@ def endpoint_of(broker: Broker, listener_name: str | None) -> Endpoint:
 
 
 def _leader_and_isr(
-    sender: Sender, broker: Broker, image: Image, pending: Pending
-) -> leader_wire.LeaderAndIsrRequest | None:
+    sender: Sender, broker: Broker, image: Image, pending: Pending, settings: Iterable[MetadataRecord]
+) -> leader_wire.LeaderAndIsrRequest:
     if pending.is_full:
-        keys: Iterable[PartitionKey] = [
+        keys: Iterable[PartitionKey] = (
             PartitionKey(t.id, i) for t, i, p in image.each_partition() if broker.id in p.replicas
-        ]
-    elif pending.leader_and_isr:
-        keys = pending.leader_and_isr
+        )
     else:
-        return None
+        keys = pending.leader_and_isr
     leaders: set[int] = set()
     states = []
+    lists = _Lists()
     for topic, partitions in _by_topic(image, keys):
         mine = [(index, p) for index, p in partitions if broker.id in p.replicas]
         leaders.update(p.leader for _, p in mine)
@@ -160,12 +141,12 @@ def _leader_and_isr(
                 topic_name=topic.name,
                 topic_id=topic.id,
                 partition_states=[
-                    _leader_state(sender, index, p, is_new=PartitionKey(topic.id, index) in pending.new)
+                    _leader_state(sender, lists, index, p, is_new=PartitionKey(topic.id, index) in pending.new)
                     for index, p in mine
                 ],
             )
         )
-    return leader_wire.LeaderAndIsrRequest(
+    request = leader_wire.LeaderAndIsrRequest(
         controller_id=sender.controller_id,
         is_kraft_controller=True,
         controller_epoch=sender.controller_epoch,
@@ -174,21 +155,23 @@ def _leader_and_isr(
         topic_states=states,
         live_leaders=[_live_leader(sender, image, id_) for id_ in sorted(leaders) if id_ in image.brokers],
     )
+    set_records(request, settings)
+    return request
 
 
 def _leader_state(
-    sender: Sender, index: int, partition: Partition, *, is_new: bool
+    sender: Sender, lists: _Lists, index: int, partition: Partition, *, is_new: bool
 ) -> leader_wire.LeaderAndIsrPartitionState:
     return leader_wire.LeaderAndIsrPartitionState(
         partition_index=index,
         controller_epoch=sender.controller_epoch,
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
-        isr=list(partition.isr),
+        isr=lists[partition.isr],
         partition_epoch=partition.partition_epoch,
-        replicas=list(partition.replicas),
-        adding_replicas=list(partition.adding),
-        removing_replicas=list(partition.removing),
+        replicas=lists[partition.replicas],
+        adding_replicas=lists[partition.adding],
+        removing_replicas=lists[partition.removing],
         is_new=is_new,
         leader_recovery_state=partition.recovery_state,
     )
@@ -203,19 +186,20 @@ def _live_leader(sender: Sender, image: Image, broker_id: int) -> leader_wire.Le
 
 
 def _update_metadata(
-    sender: Sender, broker: Broker, image: Image, pending: Pending
+    sender: Sender, broker: Broker, image: Image, pending: Pending, records: Iterable[MetadataRecord]
 ) -> metadata_wire.UpdateMetadataRequest:
     keys = _metadata_keys(image, pending)
+    lists = _Lists()
     states = [] if pending.is_full else [_deleted_state(sender, t) for t in pending.deleted.values()]
     states += [
         metadata_wire.UpdateMetadataTopicState(
             topic_name=topic.name,
             topic_id=topic.id,
-            partition_states=[_metadata_state(sender, image, index, p) for index, p in partitions],
+            partition_states=[_metadata_state(sender, lists, image, index, p) for index, p in partitions],
         )
         for topic, partitions in _by_topic(image, keys)
     ]
-    return metadata_wire.UpdateMetadataRequest(
+    request = metadata_wire.UpdateMetadataRequest(
         controller_id=sender.controller_id,
         is_kraft_controller=True,
         type=FULL if pending.is_full else INCREMENTAL,
@@ -224,26 +208,38 @@ def _update_metadata(
         topic_states=states,
         live_brokers=[_live_broker(b) for b in image.brokers.values() if not b.is_fenced],
     )
+    set_records(request, records)
+    return request
+
+
+def _live_brokers(
+    sender: Sender, broker: Broker, image: Image, registrations: Iterable[RegisterBrokerRecord]
+) -> metadata_wire.UpdateMetadataRequest:
+    """Return the request with nothing but the brokers."""
+    request = _update_metadata(sender, broker, image, Pending(), registrations)
+    set_tag(request, TAG_PARTIAL, b"")
+    return request
 
 
 def _metadata_keys(image: Image, pending: Pending) -> Iterable[PartitionKey]:
     if pending.is_full:
-        return [PartitionKey(topic.id, index) for topic, index, _ in image.each_partition()]
+        return (PartitionKey(topic.id, index) for topic, index, _ in image.each_partition())
     return pending.metadata
 
 
 def _metadata_state(
-    sender: Sender, image: Image, index: int, partition: Partition
+    sender: Sender, lists: _Lists, image: Image, index: int, partition: Partition
 ) -> metadata_wire.UpdateMetadataPartitionState:
+    offline = [replica for replica in partition.replicas if not _is_online(image, partition, replica)]
     return metadata_wire.UpdateMetadataPartitionState(
         partition_index=index,
         controller_epoch=sender.controller_epoch,
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
-        isr=list(partition.isr),
+        isr=lists[partition.isr],
         zk_version=partition.partition_epoch,
-        replicas=list(partition.replicas),
-        offline_replicas=[replica for replica in partition.replicas if not _is_online(image, partition, replica)],
+        replicas=lists[partition.replicas],
+        offline_replicas=lists[tuple(offline)],
     )
 
 
@@ -303,7 +299,8 @@ def _ordered_stops(image: Image, pending: Pending) -> tuple[dict[PartitionKey, S
 
 def _stop_replica(
     sender: Sender, broker: Broker, image: Image, stops: dict[PartitionKey, Stop]
-) -> stop_wire.StopReplicaRequest | None:
+) -> Iterator[stop_wire.StopReplicaRequest]:
+    """Yield the request, if there is anything to stop."""
     by_topic: dict[str, list[stop_wire.StopReplicaPartitionState]] = {}
     removed: set[bytes] = set()
     reassigned: list[PartitionRecord] = []
@@ -321,7 +318,7 @@ def _stop_replica(
             )
         )
     if not by_topic:
-        return None
+        return
     request = stop_wire.StopReplicaRequest(
         controller_id=sender.controller_id,
         is_kraft_controller=True,
@@ -333,7 +330,7 @@ def _stop_replica(
         ],
     )
     set_records(request, [*(RemoveTopicRecord(topic_id=id_) for id_ in sorted(removed)), *reassigned])
-    return request
+    yield request
 
 
 def _partition_record(key: PartitionKey, partition: Partition) -> PartitionRecord:
@@ -352,10 +349,19 @@ def _partition_record(key: PartitionKey, partition: Partition) -> PartitionRecor
 # -- metadata records
 
 
-def _eligible(image: Image, pending: Pending) -> list[PartitionRecord]:
-    """Return the records of the pending partitions that have eligible leader replicas or a last leader."""
+def _records(image: Image, pending: Pending, settings: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
+    """Yield the records of an UpdateMetadata, after the registrations."""
+    if pending.has_controllers or pending.is_full:
+        yield from (controller.to_record() for controller in _controllers(image))
+    yield from settings
+    yield from _security(image, pending)
+    yield from _eligible(image, pending)
+
+
+def _eligible(image: Image, pending: Pending) -> Iterator[PartitionRecord]:
+    """Yield the records of the pending partitions that have eligible leader replicas or a last leader."""
     keyed = ((key, image.partition(key)) for key in _metadata_keys(image, pending))
-    return [p.to_record(*key) for key, p in keyed if p is not None and (p.elr or p.last_known_elr)]
+    return (p.to_record(*key) for key, p in keyed if p is not None and (p.elr or p.last_known_elr))
 
 
 def _settings(sender: Sender, image: Image, pending: Pending) -> list[FeatureLevelRecord | ConfigRecord]:
@@ -413,6 +419,18 @@ def _registrations(image: Image) -> list[RegisterBrokerRecord]:
         )
         for b in image.brokers.values()
     ]
+
+
+class _Lists(dict[tuple[int, ...], list[int]]):
+    """Lists by content. Most partitions have the same few replicas, and a list for each takes more than all the rest.
+
+    Whoever encodes a request only reads them.
+    """
+
+    def __missing__(self, key: tuple[int, ...]) -> list[int]:
+        """Make the list."""
+        made = self[key] = list(key)
+        return made
 
 
 def _by_topic(image: Image, keys: Iterable[PartitionKey]) -> Iterator[tuple[Topic, list[tuple[int, Partition]]]]:

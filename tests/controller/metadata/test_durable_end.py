@@ -216,4 +216,4 @@ def test_an_unflushed_append_that_began_a_segment_is_a_torn_tail() -> None:
     assert again.next_offset == 1
     assert again.append(encode_batch([record], 1)) == 1
     again.flush()
-    assert [offset for offset, _ in again.replay()] == [0, 1]
+    assert [offset for offset, _, _ in again.replay()] == [0, 1]
