@@ -14,6 +14,7 @@ from barnabas.cluster.errors import ClusterError
 from barnabas.cluster.node import Node
 from barnabas.common.clock import Clock
 from barnabas.common.deadline import Deadline
+from barnabas.common.processes.allocator import with_settings
 from barnabas.common.processes.process import PARENT_PID_VARIABLE
 
 STANDSTILL_TIMEOUT_MS: Final = 5_000
@@ -24,7 +25,7 @@ def start_process(node: Node, properties: Mapping[str, str], command: Sequence[s
     """Write a node's server.properties and start its process, in its own session. Raises ClusterError."""
     if node.is_running:
         raise ClusterError(f"{node.name} is running already")
-    environment = {**os.environ, PARENT_PID_VARIABLE: str(os.getpid())}
+    environment = {**with_settings(os.environ, node.program), PARENT_PID_VARIABLE: str(os.getpid())}
     try:
         node.directory.mkdir(parents=True, exist_ok=True)
         write_properties(node.directory / "server.properties", properties)

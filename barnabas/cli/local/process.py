@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from barnabas.common.processes import interpreter
+from barnabas.common.processes.allocator import with_settings
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _OVERRIDE = click.option("--override", multiple=True, metavar="KEY=VALUE", help="A property that overrides the file's.")
@@ -19,7 +20,7 @@ def _become(module: str, file: Path, overrides: tuple[str, ...], *more: str) -> 
     arguments = [*interpreter.command(module), str(file), *more]
     for override in overrides:
         arguments += ["--override", override]
-    os.execvp(arguments[0], arguments)
+    os.execvpe(arguments[0], arguments, with_settings(os.environ, module.split(".")[1]))
 
 
 @click.command()
