@@ -5,6 +5,7 @@ Threads: any.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 from barnabas.broker.storage.directories.log_directories import LogDirectories
@@ -41,13 +42,14 @@ class LogOpener:
         self._directories = directories
         self._on_truncated = on_truncated
         self._on_flush = on_flush
+        self._on_disk_failure = self._fail  # Why here: one object for all logs
 
-    def _on_disk_failure(self, partition_directory: str, error: OSError) -> None:
+    def _fail(self, partition_directory: str, error: OSError) -> None:
         self._directories.fail(self._directories.of(partition_directory), error)
 
     def open(self, found: Found, config: LogConfig, *, is_new: bool = False) -> Log:
         """Load a partition's directory, which may have been made just now, and open its log; raises OSError."""
-        path = f"{found.directory.path}/{found.name}"
+        path = sys.intern(f"{found.directory.path}/{found.name}")  # as in `names.shared_parts`
         loaded = LogLoader(
             self._fs,
             path,

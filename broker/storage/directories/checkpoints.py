@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
@@ -94,7 +95,8 @@ class OffsetCheckpoint:
         for row in parse_checkpoint(self._fs.read_bytes(self.path), self.path):
             try:
                 topic, partition, offset = row
-                offsets[TopicPartition(topic, _number(partition, PARTITION_MAX))] = _number(offset, OFFSET_MAX)
+                tp = TopicPartition(sys.intern(topic), _number(partition, PARTITION_MAX))
+                offsets[tp] = _number(offset, OFFSET_MAX)
             except ValueError:
                 raise CorruptCheckpointError(f"{self.path} is malformed at {' '.join(row)!r}") from None
         return offsets

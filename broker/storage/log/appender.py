@@ -291,6 +291,8 @@ class LogAppender:
             fits = last - state.end.offset <= RELATIVE_OFFSET_MAX
             segment = self._segments.roll_locked(0 if fits else first)
         position = segment.append(data, batches)
+        if not state.recent:
+            state.recent = {}  # the shared one is never changed
         recent = state.recent
         recent[first] = (segment.base_offset, position)
         if len(recent) > RECENT_BATCHES_MAX:

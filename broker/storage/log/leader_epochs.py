@@ -27,6 +27,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
 from barnabas.broker.storage.directories.checkpoints import read_epochs, write_epochs
+from barnabas.broker.storage.directories.names import shared_parts
 from barnabas.broker.storage.log.log_types import NO_EPOCH, NO_OFFSET
 from barnabas.common.disk.files import FileSystem
 
@@ -36,11 +37,11 @@ log = logging.getLogger("barnabas.storage")
 class LeaderEpochCache:
     """(epoch, start offset) entries of one log."""
 
-    __slots__ = ("_entries", "_flush_lock", "_fs", "_is_dirty", "_schedule_flush", "path")
+    __slots__ = ("_directory", "_entries", "_flush_lock", "_fs", "_is_dirty", "_name", "_schedule_flush")
 
     def __init__(self, fs: FileSystem, path: str, *, is_new: bool = False) -> None:
         """Read the file, unless the log is new."""
-        self.path = path  # replaced by renames, under the log's lock
+        self._directory, self._name = shared_parts(path)
         self._fs = fs
         # Replaced whole under the log's lock; two tuples. Why not annotated as a pair: compiled, it would be two
         # fields, and another thread could read them half replaced.
@@ -50,6 +51,16 @@ class LeaderEpochCache:
         self._schedule_flush: Callable[[], object] | None = None  # set once by the log
         for epoch, start_offset in () if is_new else read_epochs(fs, path):
             self._assign(epoch, start_offset)
+
+    @property
+    def path(self) -> str:
+        """The path of the file; replaced by renames, under the log's lock."""
+        return f"{self._directory}/{self._name}"
+
+    @path.setter
+    def path(self, path: str) -> None:
+        """Set the path."""
+        self._directory, self._name = shared_parts(path)
 
     def flush_by(self, schedule: Callable[[], object]) -> None:
         """Call `schedule` whenever there is something to flush; it arranges for a `flush`."""

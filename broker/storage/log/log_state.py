@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from barnabas.broker.storage.log.log_types import LogConfig, LogOffsetMetadata
 from barnabas.broker.storage.log.recovery import LoadedLog
@@ -26,6 +27,10 @@ log = logging.getLogger("barnabas.storage.log")
 
 DiskFailureHandler = Callable[[str, OSError], None]
 """Called with the partition's directory and the error."""
+
+
+NOTHING_RECENT: Final[dict[int, tuple[int, int]]] = {}
+"""The late batches of a log to which nothing was appended since its start. Never changed."""
 
 
 class LogState:
@@ -73,7 +78,8 @@ class LogState:
         # Guarded by: lock (the epoch cache and the dict below are also read without it)
         self.producer_state = loaded.producer_state
         self.leader_epochs = loaded.leader_epochs
-        self.recent: dict[int, tuple[int, int]] = {}  # base offset of a late batch -> (segment base, position)
+        # The base offset of a late batch -> (segment base, position).
+        self.recent: dict[int, tuple[int, int]] = NOTHING_RECENT
 
     # Offsets
 

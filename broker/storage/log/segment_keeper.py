@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.broker.storage.directories.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from barnabas.broker.storage.log.flusher import LogFlusher
-from barnabas.broker.storage.log.log_state import LogState
+from barnabas.broker.storage.log.log_state import NOTHING_RECENT, LogState
 from barnabas.broker.storage.log.log_types import LogOffsetMetadata
 from barnabas.broker.storage.producers.log_producers import rebuild_producer_state
 from barnabas.broker.storage.segments.segment import LogSegment
@@ -154,7 +154,7 @@ class SegmentKeeper:
 
     def _cut_locked(self, offset: int) -> None:
         state = self._state
-        state.recent = {}
+        state.recent = NOTHING_RECENT
         state.truncation_count += 1
         self._remove_locked([segment for segment in state.segments if segment.base_offset > offset])
         state.segments.active.truncate_to(offset)
@@ -177,7 +177,7 @@ class SegmentKeeper:
 
     def _restart_locked(self, offset: int, log_start_offset: int | None) -> None:
         state = self._state
-        state.recent = {}
+        state.recent = NOTHING_RECENT
         state.truncation_count += 1
         old = state.segments.all
         for segment in old:
@@ -240,7 +240,7 @@ class SegmentKeeper:
     def _publish_cleaned_locked(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
         state = self._state
         # Why in this order: a reader takes the segments first, so it never combines new segments with old positions.
-        state.recent = {}
+        state.recent = NOTHING_RECENT
         state.segments = state.segments.without(replaced).with_inserted(cleaned)
         if any(state.high_watermark.segment_base_offset == segment.base_offset for segment in replaced):
             state.high_watermark = LogOffsetMetadata(state.high_watermark.offset)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from bisect import insort
 from collections.abc import Iterable
+from typing import Final
 
 from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.broker.storage.producers.producer_append import ProducerAppend
@@ -32,6 +33,12 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import NO_PRODUCER_ID, BatchHeader
 
 log = logging.getLogger("barnabas.storage.producer_state")
+
+
+# What most logs have for ever. Never changed: the first entry comes with a dict of its own.
+_NO_PRODUCERS: Final[dict[int, ProducerEntry]] = {}
+_NO_OFFSETS: Final[dict[int, int]] = {}
+_NO_VERIFICATIONS: Final[dict[int, Verification]] = {}
 
 
 class ProducerStateManager:
@@ -53,10 +60,11 @@ class ProducerStateManager:
         self.map_end_offset = 0
         self._tp = tp
         self._clock = clock
-        self._producers: dict[int, ProducerEntry] = {}
-        self._ongoing: dict[int, int] = {}  # first offset -> producer id, ascending (inv. 1)
-        self._unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
-        self._verifications: dict[int, Verification] = {}  # by producer id; of transactions that have not begun here
+        self._producers: dict[int, ProducerEntry] = _NO_PRODUCERS
+        self._ongoing: dict[int, int] = _NO_OFFSETS  # first offset -> producer id, ascending (inv. 1)
+        self._unreplicated: dict[int, int] = _NO_OFFSETS  # first offset -> offset of the marker
+        # By producer id; of transactions that have not begun here.
+        self._verifications: dict[int, Verification] = _NO_VERIFICATIONS
         self._snapshots = SnapshotFiles(fs, directory, is_new=is_new)
         self._last_snapshot_offset = 0
 
@@ -133,9 +141,10 @@ class ProducerStateManager:
         """Return the guard of a transaction that is about to begin here: the same until it has begun or ended."""
         verification = self._verifications.get(producer_id)
         if verification is None:
-            verification = self._verifications[producer_id] = Verification(
-                epoch, sequence, supports_epoch_bump, self._clock.wall_ms()
-            )
+            verification = Verification(epoch, sequence, supports_epoch_bump, self._clock.wall_ms())
+            if not self._verifications:
+                self._verifications = {}
+            self._verifications[producer_id] = verification
         else:
             verification.note(epoch, sequence)
         return verification.guard
@@ -162,7 +171,7 @@ class ProducerStateManager:
         assert updated.producer_id != NO_PRODUCER_ID
         current = self._producers.get(updated.producer_id)
         if current is None:
-            self._producers[updated.producer_id] = updated
+            self._add_producer(updated)
         else:
             current.set_epoch(updated.epoch)
             current.batches.extend(updated.batches)
@@ -175,18 +184,27 @@ class ProducerStateManager:
             # The transaction has begun here, or has ended without having begun here.
             self._verifications.pop(updated.producer_id, None)
 
+    def _add_producer(self, entry: ProducerEntry) -> None:
+        if not self._producers:
+            self._producers = {}
+        self._producers[entry.producer_id] = entry
+
     def _add_ongoing(self, first_offset: int, producer_id: int) -> None:
         if self._ongoing and first_offset < next(reversed(self._ongoing)):
             ordered = list(self._ongoing.items())
             insort(ordered, (first_offset, producer_id))
             self._ongoing = dict(ordered)
         else:
+            if not self._ongoing:
+                self._ongoing = {}
             self._ongoing[first_offset] = producer_id
 
     def complete(self, completed: CompletedTxn) -> None:
         """Move an ended transaction to those that wait for the high watermark."""
         owner = self._ongoing.pop(completed.first_offset, None)
         assert owner is not None, f"{completed} on {self._tp} was never started"
+        if not self._unreplicated:
+            self._unreplicated = {}
         self._unreplicated[completed.first_offset] = completed.last_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
@@ -241,10 +259,10 @@ class ProducerStateManager:
         self.map_end_offset = offset
 
     def _clear(self) -> None:
-        self._producers.clear()
-        self._verifications.clear()
-        self._ongoing.clear()
-        self._unreplicated.clear()
+        self._producers = _NO_PRODUCERS
+        self._verifications = _NO_VERIFICATIONS
+        self._ongoing = _NO_OFFSETS
+        self._unreplicated = _NO_OFFSETS
 
     def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         while (offset := self._snapshots.newest) is not None:
@@ -262,7 +280,7 @@ class ProducerStateManager:
         self._last_snapshot_offset = self.map_end_offset = log_start_offset
 
     def _load_entry(self, entry: ProducerEntry) -> None:
-        self._producers[entry.producer_id] = entry
+        self._add_producer(entry)
         if entry.txn_first_offset >= 0:
             self._add_ongoing(entry.txn_first_offset, entry.producer_id)
 

@@ -29,6 +29,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from barnabas.broker.storage.directories.names import shared_parts
 from barnabas.common.disk.file_maps import FileMap
 from barnabas.common.disk.files import FileSystem
 from barnabas.protocol.errors import MalformedMessageError
@@ -54,10 +55,14 @@ class _State:
         self.map = file_map  # of the file or its beginning; set by any reader, reset by `let_go`
 
 
+_NO_TAIL: Final[list[Entry]] = []  # never changed: the first entry comes with a list of its own
+_NO_ENTRIES: Final = _State(0, _NO_TAIL)
+
+
 class SparseIndex:
     """Pairs of (key, value), ascending by key; `entry` is their layout in the file, `first` the last entry if empty."""
 
-    __slots__ = ("_entry", "_fs", "_state", "base_offset", "entries_max", "last_entry", "path")
+    __slots__ = ("_directory", "_entry", "_fs", "_name", "_state", "base_offset", "entries_max", "last_entry")
 
     def __init__(
         self,
@@ -71,15 +76,26 @@ class SparseIndex:
         is_new: bool = False,
     ) -> None:
         """With `is_new` there is no file."""
-        self.path = path  # replaced by renames, under the log's lock
+        self._directory, self._name = shared_parts(path)
         self.base_offset = base_offset  # fixed before start
         self.entries_max = size_max // entry.size  # replaced by resize, under the log's lock
         self._fs = fs
         self._entry = entry
         count = 0 if is_new else self._entries_on_disk()
-        self._state = _State(count, [])  # replaced whole under the log's lock
+        # Replaced whole under the log's lock. Why shared: most segments of idle logs are too small for an entry.
+        self._state = _State(count, _NO_TAIL) if count else _NO_ENTRIES
         # Replaced whole under the log's lock; an Entry. Why not annotated as one: see `LeaderEpochCache`.
         self.last_entry: tuple[int, ...] = self._last_of(count) if count else first
+
+    @property
+    def path(self) -> str:
+        """The path of the file; replaced by renames, under the log's lock."""
+        return f"{self._directory}/{self._name}"
+
+    @path.setter
+    def path(self, path: str) -> None:
+        """Set the path."""
+        self._directory, self._name = shared_parts(path)
 
     def _entries_on_disk(self) -> int:
         try:
@@ -107,7 +123,10 @@ class SparseIndex:
     def push(self, key: int, value: int) -> None:
         """Append an entry; the caller has checked order and room."""
         state = self._state
-        state.tail.append((key, value))
+        if state.tail:
+            state.tail.append((key, value))
+        else:
+            state = self._state = _State(state.flushed, [(key, value)], state.map)
         self.last_entry = (key, value)
         if len(state.tail) >= TAIL_ENTRIES_MAX:
             self.write_tail()
@@ -124,7 +143,7 @@ class SparseIndex:
                 handle.pwrite(data, state.flushed * self._entry.size)
         finally:
             handle.close()
-        self._state = _State(state.flushed + len(state.tail), [], state.map)
+        self._state = _State(state.flushed + len(state.tail), _NO_TAIL, state.map)
 
     def flush(self) -> None:
         """Write the tail and make the file durable."""
@@ -265,7 +284,7 @@ class SparseIndex:
             self._state = _State(state.flushed, state.tail[: count - state.flushed], state.map)
         else:
             kept = self._stored(0, count)
-            self._state = _State(count, [])
+            self._state = _State(count, _NO_TAIL)
             self._fs.open_maps.remove(self)
             # Why not cut: see the module. A crash in between leaves a segment without an index; a start rebuilds it.
             self._fs.unlink(self.path)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from barnabas.broker.storage.directories.checkpoints import (
     CorruptCheckpointError,
@@ -33,6 +34,9 @@ from barnabas.common.disk.files import FileSystem
 log = logging.getLogger("barnabas.storage.log")
 
 
+_NONE: Final[dict[int, int]] = {}  # never changed
+
+
 class TransactionChecksums:
     """The checksums of one log's transaction indexes."""
 
@@ -41,14 +45,14 @@ class TransactionChecksums:
     def __init__(self, fs: FileSystem, directory: str, *, is_new: bool = False) -> None:
         """Read the file in a partition's directory, unless the log is new; a damaged one counts as empty."""
         self._fs = fs
-        self._by_base: dict[int, int] = {}  # those known to be right; loading adds to them
+        self._by_base: dict[int, int] = _NONE  # those known to be right; loading adds to them
         self._written: dict[int, int] | None = None  # the file's content; None if unknown
         if is_new:
-            self._written = {}
+            self._written = _NONE
             return
         try:
-            self._by_base = read_txn_checksums(fs, f"{directory}/{TXN_INDEX_FILE}")
-            self._written = self._by_base.copy()
+            self._by_base = read_txn_checksums(fs, f"{directory}/{TXN_INDEX_FILE}") or _NONE
+            self._written = self._by_base.copy() or _NONE
         except CorruptCheckpointError as error:
             log.warning("%s; the aborted transactions are read from the batches", error)
 
@@ -62,6 +66,8 @@ class TransactionChecksums:
 
     def add(self, index: TransactionIndex) -> None:
         """Record the checksum of an index that is right."""
+        if not self._by_base:
+            self._by_base = {}
         self._by_base[index.base_offset] = index.checksum
 
     def write(self, directory: str, segments: Iterable[LogSegment]) -> None:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import crc32c
 
+from barnabas.broker.storage.directories.names import shared_parts
 from barnabas.broker.storage.segments.index import CorruptIndexError
 from barnabas.common.disk.files import FileSystem
 
@@ -48,21 +49,29 @@ class AbortedTxn(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of one segment."""
 
-    __slots__ = ("_fs", "_is_flushed", "_last_offset", "_lock", "_whole", "base_offset", "path")
+    __slots__ = ("_directory", "_fs", "_is_flushed", "_last_offset", "_lock", "_name", "_whole", "base_offset")
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int, *, is_new: bool = False) -> None:
         """Read the file, if there may be one: with `is_new` there is none."""
         data = fs.read_bytes(path) if not is_new and fs.exists(path) else b""
-        self.path = path  # replaced by renames, under _lock
+        self._directory, self._name = shared_parts(path)
         self.base_offset = base_offset  # fixed before start
         self._fs = fs
         self._lock = threading.Lock()  # guards renaming and cutting the file; no other lock is taken while it is held
-        self._whole = (
-            len(data),
-            crc32c.crc32c(data),
-        )  # as expected; replaced whole under _lock, read without it
+        # As expected; replaced whole under _lock, read without it.
+        self._whole = (len(data), crc32c.crc32c(data)) if data else _EMPTY
         self._last_offset = _last_offset(data)  # under the log's lock
         self._is_flushed = True  # reset by changes under the log's lock, set by `flush` before the fsync
+
+    @property
+    def path(self) -> str:
+        """The path of the file; replaced by renames, under _lock."""
+        return f"{self._directory}/{self._name}"
+
+    @path.setter
+    def path(self, path: str) -> None:
+        """Set the path."""
+        self._directory, self._name = shared_parts(path)
 
     @property
     def is_empty(self) -> bool:

@@ -69,7 +69,7 @@ RECOVERY: Final = {
     ),
     "truncation-keeps-the-positions": Mutant(
         "broker.storage.log.segment_keeper",
-        "state.recent = {}\n        state.truncation_count += 1\n        self._remove_locked(",
+        "state.recent = NOTHING_RECENT\n        state.truncation_count += 1\n        self._remove_locked(",
         "state.truncation_count += 1\n        self._remove_locked(",
         "a read begins at the batch that holds its offset",
         life="haste=1",
