@@ -43,6 +43,8 @@ NAME_REUSED = "another topic has its name now"
 
 TopicState = tuple[str, bytes, "Sequence[LeaderAndIsrPartitionState]"]  # name, id, states
 PartitionErrors = dict[TopicPartition, ErrorCode]
+SharedReplicas = dict[tuple[int, ...], tuple[int, ...]]
+"""Equal tuples as one object, which most partitions of a push have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,11 @@ class Leadership:
         self._fetchers = fetchers  # fixed before start
         self.log_dirs: LogDirWatcher | None = None  # fixed before start
         self.listeners: list[LeadershipListener] = []  # fixed before start
+        # Why here: one of each for all partitions.
+        self._is_alive: Callable[[int], bool] = lambda id_: manager.metadata_cache.snapshot.is_alive(id_)
+        self._is_eligible: Callable[[int, int], bool] = lambda id_, epoch: (
+            manager.metadata_cache.snapshot.is_isr_eligible(id_, epoch)
+        )
         self._lock = threading.Lock()  # one push at a time
         self.is_leaving = False  # set once, when a controlled shutdown begins
 
@@ -117,13 +124,17 @@ class Leadership:
         errors: PartitionErrors = {}
         led: list[tuple[TopicPartition, int]] = []
         followed: list[Partition] = []
+        shared: SharedReplicas = {}
         with self._lock:
             dropped = self._set_strays_aside(topics) if is_full else ()
             for name, topic_id, states in topics:
                 for state in states:
                     tp = TopicPartition(name, state.partition_index)
+                    found = self._manager.log_manager.get_log(tp)
+                    if found is not None:
+                        tp = found.topic_partition  # one object for both
                     try:
-                        self._apply_one(tp, topic_id, state, led, followed)
+                        self._apply_one(tp, topic_id, state, shared, led, followed)
                         errors[tp] = ErrorCode.NONE
                     except ApiError as error:
                         log.warning("push for %s refused: %s", tp, error.code.name)
@@ -218,6 +229,7 @@ class Leadership:
         tp: TopicPartition,
         topic_id: bytes,
         state: LeaderAndIsrPartitionState,
+        shared: SharedReplicas,
         led: list[tuple[TopicPartition, int]],
         followed: list[Partition],
     ) -> None:
@@ -235,10 +247,10 @@ class Leadership:
             partition = Partition(
                 tp, topic_id, manager.broker_id, manager.clock,
                 replica_lag_time_max_ms=manager.config.replica_lag_time_max_ms,
-                is_alive=lambda id_: manager.metadata_cache.snapshot.is_alive(id_),
-                is_eligible=lambda id_, epoch: manager.metadata_cache.snapshot.is_isr_eligible(id_, epoch),
+                is_alive=self._is_alive,
+                is_eligible=self._is_eligible,
             )  # fmt: skip
-        change = _change_of(state)
+        change = _change_of(state, shared)
         try:
             self._become(partition, change, led, followed)
         except (ApiError, OSError) as error:
@@ -332,13 +344,14 @@ class Leadership:
             self._manager.stats.remove(topic)
 
 
-def _change_of(state: LeaderAndIsrPartitionState) -> LeadershipChange:
+def _change_of(state: LeaderAndIsrPartitionState, shared: SharedReplicas) -> LeadershipChange:
+    replicas = tuple(state.replicas)
     return LeadershipChange(
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         isr=tuple(state.isr),
-        replicas=tuple(state.replicas),
+        replicas=shared.setdefault(replicas, replicas),
         adding_replicas=tuple(state.adding_replicas),
         removing_replicas=tuple(state.removing_replicas),
         leader_recovery_state=state.leader_recovery_state,

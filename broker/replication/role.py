@@ -18,11 +18,16 @@ Source: Kafka's PartitionState, Partition.handleAlterPartitionError and handleAl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from barnabas.broker.storage.log.log_types import NO_EPOCH
 from barnabas.protocol.errors import ErrorCode
+
+#: A set of broker ids. Why shared: most partitions have one of few ISRs, and a set takes more than all else of a role.
+_set_of: Final[Callable[[tuple[int, ...]], frozenset[int]]] = lru_cache(1024)(frozenset)
 
 RECOVERED: Final = 0  # the leader recovery state of KIP-704
 
@@ -120,7 +125,7 @@ class DeletedRecords(NamedTuple):
 
 def leader_role(change: LeadershipChange, *, start: int | None) -> Role:
     """The role of this broker when it leads; `start` is the log end offset at which its epoch began."""
-    isr = frozenset(change.isr)
+    isr = _set_of(change.isr)
     return Role(
         is_leader=True,
         leader_id=change.leader_id,

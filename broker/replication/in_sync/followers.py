@@ -9,7 +9,7 @@ Threads: changed by the holder of the partition's lock; `states` may be read wit
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.replication.in_sync.isr import (
     ReplicaState,
@@ -22,6 +22,9 @@ from barnabas.broker.replication.in_sync.isr import (
 if TYPE_CHECKING:
     from barnabas.broker.replication.role import LeadershipChange, Role
     from barnabas.common.clock import Clock
+
+
+_NOBODY: Final[dict[int, ReplicaState]] = {}  # never changed
 
 
 class Followers:
@@ -40,11 +43,11 @@ class Followers:
         self._lag_max_ms = lag_max_ms  # fixed before start (replica.lag.time.max.ms)
         self._is_alive = is_alive  # fixed before start; (broker id) -> is it unfenced?
         self._is_eligible = is_eligible  # fixed before start; (broker id, broker epoch) -> may it be in an ISR?
-        self.states: dict[int, ReplicaState] = {}  # replaced whole under the partition's lock
+        self.states: dict[int, ReplicaState] = _NOBODY  # replaced whole under the partition's lock
 
     def clear(self) -> None:
         """Forget every follower: this broker does not lead any more."""
-        self.states = {}
+        self.states = _NOBODY
 
     def reset(
         self,
@@ -70,7 +73,7 @@ class Followers:
                     is_in_sync=broker_id in change.isr,
                 )
             states[broker_id] = state
-        self.states = states
+        self.states = states or _NOBODY
 
     def note_fetch(
         self,
