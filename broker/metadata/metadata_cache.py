@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -266,11 +266,12 @@ class MetadataCache:
             topics: dict[str, TopicInfo] = {} if is_full else dict(old.topics)
             changed = set(old.topics) if is_full else set()
             records = {(p.topic_id, p.partition_id): p for p in partitions}
+            shared: dict[tuple[int, ...], tuple[int, ...]] = {}
             for state in request.topic_states:
                 if _is_deletion_of_another(topics.get(state.topic_name), state):
                     continue
                 changed.add(state.topic_name)
-                topic = _next_topic(topics.get(state.topic_name), state, records)
+                topic = _next_topic(topics.get(state.topic_name), state, records, shared)
                 if topic.partitions:
                     topics[topic.name] = topic
                 else:
@@ -326,9 +327,20 @@ def _next_names(old: MetadataSnapshot, topics: Mapping[str, TopicInfo], changed:
 
 
 def _next_topic(
-    topic: TopicInfo | None, state: UpdateMetadataTopicState, records: Mapping[tuple[bytes, int], PartitionRecord]
+    topic: TopicInfo | None,
+    state: UpdateMetadataTopicState,
+    records: Mapping[tuple[bytes, int], PartitionRecord],
+    shared: dict[tuple[int, ...], tuple[int, ...]],
 ) -> TopicInfo:
-    """Return the topic after the push; a topic that was created again under another id starts empty."""
+    """Return the topic after the push; a topic that was created again under another id starts empty.
+
+    `shared` has equal tuples as one object, which most partitions have in common.
+    """
+
+    def one(ids: Iterable[int]) -> tuple[int, ...]:
+        made = tuple(ids)
+        return shared.setdefault(made, made)
+
     keeps = topic is not None and topic.id == state.topic_id
     partitions = dict(topic.partitions) if topic is not None and keeps else {}
     for p in state.partition_states:
@@ -338,8 +350,8 @@ def _next_topic(
             record = records.get((state.topic_id, p.partition_index))
             partitions[p.partition_index] = PartitionInfo(
                 p.partition_index, p.leader, p.leader_epoch, p.zk_version,
-                tuple(p.isr), tuple(p.replicas), tuple(p.offline_replicas),
-                () if record is None else tuple(record.eligible_leader_replicas or ()),
-                () if record is None else tuple(record.last_known_elr or ()),
+                one(p.isr), one(p.replicas), one(p.offline_replicas),
+                () if record is None else one(record.eligible_leader_replicas or ()),
+                () if record is None else one(record.last_known_elr or ()),
             )  # fmt: skip
     return TopicInfo(state.topic_name, state.topic_id, partitions)

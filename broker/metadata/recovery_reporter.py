@@ -94,10 +94,13 @@ class RecoveryReporter:
         self._written_snapshot: MetadataSnapshot | None = None  # guarded by: _lock; the source of the last copy
         self._written_security: SecurityImage | None = None  # guarded by: _lock; likewise
         self._written_rest: tuple[int, int, int] | None = None  # guarded by: _lock; the rest of that source
-        self._copy = self._read_copies()  # guarded by: _lock; the newest copy of an earlier process
-        if self._copy is not None and self._copy.image is not None:
+        copy, self._copied = self._read_copies()  # guarded by: _lock; the file of the copy below, until it is outdated
+        image = None if copy is None else copy.image
+        # guarded by: _lock; the newest copy of an earlier process. Why without its image: that is large, seldom needed.
+        self._copy = None if copy is None else replace(copy, image=None)
+        if image is not None:
             try:
-                security.remember([decode_record(bytes.fromhex(text)) for text in self._copy.image.security])
+                security.remember([decode_record(bytes.fromhex(text)) for text in image.security])
             except (ValueError, MalformedMessageError) as error:  # of a newer release, say; pushes bring all of them
                 log.warning("the users of the metadata copy are not used: %s", error)
 
@@ -120,6 +123,7 @@ class RecoveryReporter:
                 except OSError as error:  # if the directory has failed, its logs will notice
                     log.warning("cannot write %s/%s: %s", directory.path, METADATA_COPY_FILE, error)
             self._written_snapshot, self._written_security, self._written_rest = snapshot, security, rest
+            self._copied = None  # this process has an image of its own from now on
 
     def report(self, *, with_credentials: bool = False) -> Report:
         """Return everything that this broker knows; raises ApiError(KAFKA_STORAGE_ERROR) by rule 3.
@@ -131,8 +135,8 @@ class RecoveryReporter:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {offline[0]} is offline")
         with self._lock:
             report = self._report(self._image())
-            if report.image is None and self._copy is not None:
-                report.image = self._copy.image
+            if report.image is None and self._copied is not None:
+                report.image = decode_report(self._copied).image
         if report.image is not None and not with_credentials:
             report.image = _without_credentials(report.image)
         report.logs = list(self._logs())
@@ -197,18 +201,19 @@ class RecoveryReporter:
             return state
         return state._replace(leads_epoch=role.leader_epoch, partition_epoch=role.partition_epoch, isr=sorted(role.isr))
 
-    def _read_copies(self) -> Report | None:
-        """Return the newest copy of this cluster, or None; a damaged copy is skipped with a warning."""
-        found: list[Report] = []
+    def _read_copies(self) -> tuple[Report | None, bytes | None]:
+        """Return the newest copy of this cluster and its file, if there is any; a damaged one is skipped."""
+        found: list[tuple[Report, bytes]] = []
         for directory in self._log_manager.online_directories():
             path = f"{directory.path}/{METADATA_COPY_FILE}"
             try:
                 if self._fs.exists(path):
-                    found.append(decode_report(self._fs.read_bytes(path)))
+                    data = self._fs.read_bytes(path)
+                    found.append((decode_report(data), data))
             except (OSError, ReportError) as error:
                 log.warning("%s cannot be used: %s", path, error)
-        ours = [report for report in found if report.cluster_id == self._cluster_id and report.image is not None]
-        return max(ours, key=lambda report: report.metadata_offset, default=None)
+        ours = [copy for copy in found if copy[0].cluster_id == self._cluster_id and copy[0].image is not None]
+        return max(ours, key=lambda copy: copy[0].metadata_offset, default=(None, None))
 
 
 def _without_credentials(image: ReportedImage) -> ReportedImage:

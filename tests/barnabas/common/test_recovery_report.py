@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import zlib
+from dataclasses import asdict, replace
+
 import pytest
 
 from barnabas.common.recovery_report import (
@@ -73,3 +77,13 @@ def test_unexpected_content_with_a_valid_checksum_is_refused() -> None:
         data = zlib.compress(text.encode())
         with pytest.raises(ReportError):
             decode_report(crc32c.crc32c(data).to_bytes(4, "big") + data)
+
+
+def test_the_text_is_one_json_value_in_the_order_of_the_fields() -> None:
+    assert REPORT.image is not None
+    topics = {name: ("0b" * 16, [PartitionState(0, 1, 2, [1], [1])]) for name in ("a", 'quoted"', "b")}
+    report = replace(REPORT, image=replace(REPORT.image, topics=topics), logs=[])
+    text = zlib.decompress(encode_report(report)[4:]).decode()
+    values = asdict(report)
+    values["picture"] = values.pop("image")
+    assert text == json.dumps(values, separators=(",", ":"))
