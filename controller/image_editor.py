@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from barnabas.controller.forwarded.answers import Answered, Answers
 from barnabas.controller.image import (
@@ -44,6 +44,8 @@ from barnabas.protocol.metadata_records import (
     UnregisterBrokerRecord,
 )
 from barnabas.security.image import Change, SecurityEditor
+
+T = TypeVar("T")
 
 _SET: Final = 1  # `fenced` and `in_controlled_shutdown` of a BrokerRegistrationChangeRecord: -1 clears, 0 keeps
 
@@ -101,6 +103,9 @@ class ImageEditor:
         self._answers = image.answers
         # The maps that were copied: whole maps by name, partitions by topic id, configs by resource.
         self._owned: set[str] = set()
+        # Equal values as one object: most partitions have the same replicas, and are in one of few states.
+        self._shared: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._shared_partitions: dict[Partition, Partition] = {}
         self._owned_topics: set[bytes] = set()
         self._entries: dict[ConfigKey, dict[str, str]] = {}
 
@@ -131,6 +136,7 @@ class ImageEditor:
         """Forget which partitions the records have touched: a replay of a whole log does not ask for them."""
         self.delta.partitions.clear()
         self.delta.previous.clear()
+        self._shared_partitions.clear()  # former states are of no use
 
     def apply(self, record: object, offset: int) -> None:
         """Replay one record; unknown types are skipped, so that logs with newer records can be read."""
@@ -216,19 +222,23 @@ class ImageEditor:
         self._set_partition(
             PartitionKey(record.topic_id, record.partition_id),
             Partition(
-                replicas=tuple(record.replicas),
-                isr=tuple(record.isr),
+                replicas=self._one(record.replicas),
+                isr=self._one(record.isr),
                 leader=record.leader,
                 leader_epoch=record.leader_epoch,
                 partition_epoch=record.partition_epoch,
                 removing=tuple(record.removing_replicas),
                 adding=tuple(record.adding_replicas),
                 recovery_state=record.leader_recovery_state,
-                directories=tuple(record.directories),
+                directories=self._one(record.directories),
                 elr=tuple(record.eligible_leader_replicas or ()),
                 last_known_elr=tuple(record.last_known_elr or ()),
             ),
         )
+
+    def _one(self, values: Iterable[T]) -> tuple[T, ...]:
+        made = tuple(values)
+        return self._shared.setdefault(made, made)
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
         current = self._topics[record.topic_id].partitions[record.partition_id]
@@ -257,7 +267,7 @@ class ImageEditor:
             self._own_topics()[key.topic_id] = topic
         partitions = topic.partitions
         assert isinstance(partitions, dict)
-        partitions[key.partition] = partition
+        partitions[key.partition] = self._shared_partitions.setdefault(partition, partition)
 
     # -- the rest
 
