@@ -16,12 +16,15 @@ Rules
 6. With SASL, a connection logs in before its first request, and again before its session ends (KIP-368).
 7. Before its first response, a connection does not trust what it has connected to: the response's buffer grows with the
    bytes that come. A listener with TLS that is met without it answers with an alert, which is named in the error.
+8. A connection that was quiet for QUIET_MS is opened again if the other node has closed it, as every node closes idle
+   ones. Without this, the first request after a quiet time fails, which looks like a fault of the other node.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -52,6 +55,7 @@ SCRATCH_BYTES_MIN: Final = 1024
 SCRATCH_BYTES_MAX: Final = 64 * 1024
 ENCRYPTED_BYTES: Final = 128 * 1024
 TIMEOUT_SLACK_NS: Final = 10_000_000
+QUIET_MS: Final = 1000
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 #: The share of a session's life after which a connection logs in again. Kafka's clients take 0.85 to 0.95.
@@ -109,6 +113,7 @@ class NodeConnection:
         self._socket: socket.socket | None = None  # owner: the using thread; abort() only shuts it down
         self._limit_ns = 0  # owner: the using thread; the socket's current timeouts
         self._has_answered = False  # owner: the using thread; a response came on the present socket
+        self._asked_ns = 0  # owner: the using thread; when the last request was sent
         self._scratch = memoryview(bytearray(SCRATCH_BYTES_MIN))  # owner: the using thread; grows with the responses
         self._correlation_id = 0  # owner: the using thread
         self._is_aborted = False  # set once, by any thread
@@ -142,6 +147,8 @@ class NodeConnection:
 
     def send(self, message: Message, version: int, *, timeout_ms: int | None = None) -> Any:
         """Send a request of this version and return its response message; raises NodeConnectionError."""
+        if self._socket is not None and self._is_closed_by_the_other():
+            self.close()
         self.connect()
         if self._login_due_ns and self._clock.monotonic_ns() >= self._login_due_ns:
             assert self._security is not None
@@ -149,8 +156,18 @@ class NodeConnection:
             self._log_in(self._security.login)
         return self._exchange(message, version, self._timeout_ms if timeout_ms is None else timeout_ms)
 
+    def _is_closed_by_the_other(self) -> bool:
+        """Whether the other node has closed a quiet connection (rule 8)."""
+        sock = self._socket
+        if sock is None or self._clock.monotonic_ns() - self._asked_ns < QUIET_MS * 1_000_000:
+            return False  # Why: a busy connection is not idle, and the look is a system call (rule 4)
+        look = select.poll()
+        look.register(sock, select.POLLRDHUP)  # Why not a read: with TLS the last bytes are an alert
+        return bool(look.poll(0))
+
     def _exchange(self, message: Message, version: int, timeout: int) -> Any:
-        deadline_ns = self._clock.monotonic_ns() + timeout * 1_000_000
+        self._asked_ns = self._clock.monotonic_ns()
+        deadline_ns = self._asked_ns + timeout * 1_000_000
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = RequestHeader(message.API_KEY, version, self._correlation_id, self._client_id)
         try:

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.client.connection import MAX_RESPONSE_BYTES, TRUSTED_BYTES, NodeConnection, NodeConnectionError
+from barnabas.client.connection import (
+    MAX_RESPONSE_BYTES,
+    QUIET_MS,
+    TRUSTED_BYTES,
+    NodeConnection,
+    NodeConnectionError,
+)
+from barnabas.common.clock import FakeClock
 from barnabas.protocol.headers import RequestHeader, decode_request_header, response_parts
 from barnabas.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -182,6 +189,23 @@ def test_a_closed_connection_is_opened_again(peers: list[Peer]) -> None:
         with pytest.raises(NodeConnectionError, match="the other node closed the connection"):
             versions(connection)
         assert not connection.is_connected
+        assert versions(connection).error_code == 35
+
+
+def test_a_quiet_connection_that_the_peer_closed_is_opened_again_before_a_request(peers: list[Peer]) -> None:
+    closed = threading.Event()
+
+    def answer_and_close(client: socket.socket) -> None:
+        answer(client)
+        client.shutdown(socket.SHUT_RDWR)
+        closed.set()
+
+    clock = FakeClock()
+    peers.append(Peer(answer_and_close, answer))
+    with NodeConnection("127.0.0.1", peers[0].port, clock=clock) as connection:
+        assert versions(connection).error_code == 35
+        assert closed.wait(WAIT_S)
+        clock.advance_ms(QUIET_MS)
         assert versions(connection).error_code == 35
 
 
