@@ -147,7 +147,7 @@ class NodeConnection:
 
     def send(self, message: Message, version: int, *, timeout_ms: int | None = None) -> Any:
         """Send a request of this version and return its response message; raises NodeConnectionError."""
-        if self._socket is not None and self._is_closed_by_the_other():
+        if self._is_closed_by_the_other():
             self.close()
         self.connect()
         if self._login_due_ns and self._clock.monotonic_ns() >= self._login_due_ns:

@@ -5,11 +5,11 @@ Threads: any.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 
 from barnabas.broker.storage.directories.log_directories import LogDirectories
 from barnabas.broker.storage.directories.log_directory import LogDirectory
+from barnabas.broker.storage.directories.names import shared
 from barnabas.broker.storage.log.log import Log, LogConfig, TruncationListener
 from barnabas.broker.storage.log.recovery import LogLoader
 from barnabas.broker.storage.log_loading import Found
@@ -49,7 +49,7 @@ class LogOpener:
 
     def open(self, found: Found, config: LogConfig, *, is_new: bool = False) -> Log:
         """Load a partition's directory, which may have been made just now, and open its log; raises OSError."""
-        path = sys.intern(f"{found.directory.path}/{found.name}")  # as in `names.shared_parts`
+        path = shared(f"{found.directory.path}/{found.name}")
         loaded = LogLoader(
             self._fs,
             path,

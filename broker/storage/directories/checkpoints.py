@@ -24,13 +24,12 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 from barnabas.broker.storage.directories import checksums
-from barnabas.broker.storage.directories.names import OFFSET_MAX, PARTITION_MAX
+from barnabas.broker.storage.directories.names import OFFSET_MAX, PARTITION_MAX, shared
 from barnabas.common.disk.files import FileSystem
 from barnabas.common.ids import ZERO_UUID, uuid_from_string, uuid_to_string
 from barnabas.common.topic_partition import TopicPartition
@@ -95,7 +94,7 @@ class OffsetCheckpoint:
         for row in parse_checkpoint(self._fs.read_bytes(self.path), self.path):
             try:
                 topic, partition, offset = row
-                tp = TopicPartition(sys.intern(topic), _number(partition, PARTITION_MAX))
+                tp = TopicPartition(shared(topic), _number(partition, PARTITION_MAX))
                 offsets[tp] = _number(offset, OFFSET_MAX)
             except ValueError:
                 raise CorruptCheckpointError(f"{self.path} is malformed at {' '.join(row)!r}") from None

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
 
 from barnabas.common.ids import uuid4
 from barnabas.common.topic_partition import TopicPartition
@@ -52,13 +54,18 @@ _MARKED_DIR = re.compile(r"^(\S+)-([0-9]+)\.(\S+)-(delete|future|stray)$")
 _DIR = re.compile(r"^(.+)-([0-9]+)$")
 
 
+#: Returns one object for equal texts, if they come soon after each other. Why not `sys.intern`: some interpreters keep
+#: what it returns for ever, as CPython 3.12 does, and topics and segments come and go.
+shared: Final[Callable[[str], str]] = lru_cache(1024)(str)
+
+
 def shared_parts(path: str) -> tuple[str, str]:
-    """Return the directory and the name of a file, each one object for all files that have it.
+    """Return the directory and the name of a file, each one object for the files that have it.
 
     For objects that thousands of logs have: a path takes more memory than all else in an index without entries.
     """
     directory, _, name = path.rpartition("/")
-    return sys.intern(directory), sys.intern(name)
+    return shared(directory), shared(name)
 
 
 def segment_file(directory: str, base_offset: int, suffix: str) -> str:
@@ -121,7 +128,7 @@ def parse_dir_name(name: str) -> TopicPartition | None:
     if match is None and not name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
         match = _DIR.match(name)
     partition = int(match.group(2)) if match else PARTITION_MAX + 1
-    return TopicPartition(sys.intern(match.group(1)), partition) if match and partition <= PARTITION_MAX else None
+    return TopicPartition(shared(match.group(1)), partition) if match and partition <= PARTITION_MAX else None
 
 
 def base_name(path: str) -> str:
