@@ -76,7 +76,7 @@ SCRATCH_BYTES_MIN: Final = 4 * 1024
 # Why not Final: a test changes it, and compiled code would ignore that.
 READ_AHEAD_BYTES = 64 * 1024 * 1024  # what all connections of a processor may read beyond a frame's end
 CLOSES_A_TURN: Final = 32
-SLEEP_S: Final = 1.0  # while clients log in, whose limits are seconds
+SLEEP_S: Final = 1.0  # while clients log in, whose limits are seconds, or max.connections is reached
 SLEEP_S_MAX: Final = 5.0  # otherwise; an idle broker should not wake up
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
 LARGE_BYTES: Final = 64 * 1024  # of a request with its response
@@ -483,7 +483,8 @@ class Processor:
 
     def _sleep_s(self) -> float:
         """Return how long the chores may wait if nothing happens."""
-        if self._connections.handshakes.count() or (self._logins is not None and self._logins.count()):
+        connections, logins = self._connections, self._logins
+        if connections.handshakes.count() or (logins is not None and logins.count()) or connections.may_have_excess():
             return SLEEP_S
         return self._sleep_s_max
 

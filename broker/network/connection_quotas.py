@@ -11,7 +11,7 @@ Rules
 
 Rates are measured over `quota.window.num` samples; a wait is at most one sample long.
 
-Threads: acceptors call `acquire`, processors `release` and `is_exceeded`; any thread updates the limits.
+Threads: acceptors call `acquire`, processors `release`, `is_exceeded` and `is_reached`; any thread updates the limits.
 Source: Kafka's ConnectionQuotas (4.3).
 """
 
@@ -160,6 +160,10 @@ class ConnectionQuotas:
         """Return whether this listener must close a connection because the exempt listener exceeded the limit."""
         # Why unlocked: each processor calls it often, and the next call corrects a stale answer.
         return self._total > self._max_connections and not self._is_protected(listener)
+
+    def is_reached(self, listener: str) -> bool:
+        """Return whether the next connection of the exempt listener exceeds the limit, at this listener's expense."""
+        return self._total >= self._max_connections and not self._is_protected(listener)
 
     # Called by anyone
 

@@ -320,6 +320,10 @@ class Connections:
             else:
                 self.close(connection, f"idle for more than {idle_ms_max} ms")
 
+    def may_have_excess(self) -> bool:
+        """Return whether `close_excess` may soon have to close some; no event tells when."""
+        return self._quotas.is_reached(self._settings.listener_name)
+
     def close_excess(self) -> None:
         """Close the least recently used connection if the broker has more than max.connections."""
         if not self._quotas.is_exceeded(self._settings.listener_name):

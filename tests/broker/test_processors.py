@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.processors import SLEEP_S
 from barnabas.broker.requests.request import Request
 from barnabas.common.clock import FakeClock
 from barnabas.protocol.errors import ErrorCode
@@ -314,3 +315,14 @@ def test_an_idle_processor_sleeps_long_unless_idle_connections_expire_soon(idle_
     with Network(connections_max_idle_ms=idle_ms) as network, network.client() as client:
         assert client.heartbeat("ok") == ErrorCode.NONE
         assert {processor._sleep_s() for processor in network.server.processors()} == {sleep_s}
+
+
+def test_an_idle_processor_looks_often_for_excess_connections_at_the_limit() -> None:
+    """No event tells it that there is one, or another one, as after max.connections was lowered."""
+    with Network(num_network_threads=1) as network, network.client() as first, network.client() as second:
+        first.heartbeat("ok")
+        second.heartbeat("ok")
+        (processor,) = network.server.processors()
+        for limit, looks_often in ((3, False), (2, True), (1, True)):
+            network.server.quotas.update(max_connections=limit)
+            assert (processor._sleep_s() == SLEEP_S) is looks_often

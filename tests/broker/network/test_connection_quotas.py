@@ -96,8 +96,11 @@ def test_a_listener_has_its_own_limit() -> None:
 def test_broker_connections_exceed_the_limit_and_a_client_connection_closes() -> None:
     limited = quotas(max_connections=1, inter_broker_listener="BROKER")
     limited.add_listener("BROKER")
+    assert not limited.is_reached("CLIENT")
     limited.acquire("CLIENT", "10.0.0.1")
     assert not limited.is_exceeded("CLIENT")
+    assert limited.is_reached("CLIENT")
+    assert not limited.is_reached("BROKER")
     limited.acquire("BROKER", "10.0.0.2")
     assert limited.is_exceeded("CLIENT")
     assert not limited.is_exceeded("BROKER")
