@@ -17,7 +17,9 @@ Rules
 7. Before its first response, a connection does not trust what it has connected to: the response's buffer grows with the
    bytes that come. A listener with TLS that is met without it answers with an alert, which is named in the error.
 8. A connection that was quiet for QUIET_MS is opened again if the other node has closed it, as every node closes idle
-   ones. Without this, the first request after a quiet time fails, which looks like a fault of the other node.
+   ones. Without this, the first request after a quiet time fails, which looks like a fault of the other node. That may
+   take REOPEN_MS at most: a node that has gone for good closes its connections, too. Its users shall soon turn to
+   another one, as they do after a failure.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ SCRATCH_BYTES_MAX: Final = 64 * 1024
 ENCRYPTED_BYTES: Final = 128 * 1024
 TIMEOUT_SLACK_NS: Final = 10_000_000
 QUIET_MS: Final = 1000
+REOPEN_MS: Final = 2000  # time for a second SYN, which follows after a second
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 2
 #: The share of a session's life after which a connection logs in again. Kafka's clients take 0.85 to 0.95.
@@ -114,6 +117,7 @@ class NodeConnection:
         self._limit_ns = 0  # owner: the using thread; the socket's current timeouts
         self._has_answered = False  # owner: the using thread; a response came on the present socket
         self._asked_ns = 0  # owner: the using thread; when the last request was sent
+        self._connect_ms = timeout_ms  # owner: the using thread; how long the next attempt to connect may take
         self._scratch = memoryview(bytearray(SCRATCH_BYTES_MIN))  # owner: the using thread; grows with the responses
         self._correlation_id = 0  # owner: the using thread
         self._is_aborted = False  # set once, by any thread
@@ -128,8 +132,9 @@ class NodeConnection:
         if self._socket is not None:
             return
         self._refuse_if_aborted()
+        limit_ms, self._connect_ms = self._connect_ms, self._timeout_ms
         try:
-            sock = socket.create_connection((self.host, self.port), timeout=self._timeout_ms / 1000)
+            sock = socket.create_connection((self.host, self.port), timeout=limit_ms / 1000)
         except (OSError, UnicodeError) as error:  # Why UnicodeError: of a host that is no name, as others registered it
             raise NodeConnectionError(f"cannot connect to {self.host}:{self.port}: {_reason(error)}") from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -149,6 +154,7 @@ class NodeConnection:
         """Send a request of this version and return its response message; raises NodeConnectionError."""
         if self._is_closed_by_the_other():
             self.close()
+            self._connect_ms = min(REOPEN_MS, self._timeout_ms)
         self.connect()
         if self._login_due_ns and self._clock.monotonic_ns() >= self._login_due_ns:
             assert self._security is not None

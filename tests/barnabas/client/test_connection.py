@@ -13,6 +13,7 @@ import pytest
 from barnabas.client.connection import (
     MAX_RESPONSE_BYTES,
     QUIET_MS,
+    REOPEN_MS,
     TRUSTED_BYTES,
     NodeConnection,
     NodeConnectionError,
@@ -207,6 +208,35 @@ def test_a_quiet_connection_that_the_peer_closed_is_opened_again_before_a_reques
         assert closed.wait(WAIT_S)
         clock.advance_ms(QUIET_MS)
         assert versions(connection).error_code == 35
+
+
+def test_a_node_that_closed_a_quiet_connection_and_is_gone_is_not_waited_for_long(
+    peers: list[Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that was moved, say: its users turn to the next one after a failure, and no SYN is refused."""
+    closed = threading.Event()
+    timeouts: list[float] = []
+
+    def answer_and_close(client: socket.socket) -> None:
+        answer(client)
+        client.shutdown(socket.SHUT_RDWR)
+        closed.set()
+
+    def drop(_address: tuple[str, int], timeout: float) -> socket.socket:
+        timeouts.append(timeout)
+        raise TimeoutError
+
+    clock = FakeClock()
+    peers.append(Peer(answer_and_close))
+    with NodeConnection("127.0.0.1", peers[0].port, clock=clock, timeout_ms=30_000) as connection:
+        assert versions(connection).error_code == 35
+        assert closed.wait(WAIT_S)
+        clock.advance_ms(QUIET_MS)
+        monkeypatch.setattr(socket, "create_connection", drop)
+        for _ in range(2):
+            with pytest.raises(NodeConnectionError, match="no response in time"):
+                versions(connection)
+    assert timeouts == [REOPEN_MS / 1000, 30], "the first attempt only"
 
 
 def test_a_silent_peer_times_out(peers: list[Peer]) -> None:
