@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import select
 import socket
 import struct
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from barnabas.client.errors import NodeConnectionError as NodeConnectionError
 from barnabas.client.errors import NodeLoginError
 from barnabas.client.security import ClientSecurity
+from barnabas.common import net
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.extendable import mypyc_attr
 from barnabas.protocol.errors import MalformedMessageError
@@ -167,9 +167,7 @@ class NodeConnection:
         sock = self._socket
         if sock is None or self._clock.monotonic_ns() - self._asked_ns < QUIET_MS * 1_000_000:
             return False  # Why: a busy connection is not idle, and the look is a system call (rule 4)
-        look = select.poll()
-        look.register(sock, select.POLLRDHUP)  # Why not a read: with TLS the last bytes are an alert
-        return bool(look.poll(0))
+        return net.is_hung_up(sock)  # Why not a read: with TLS the last bytes are an alert
 
     def _exchange(self, message: Message, version: int, timeout: int) -> Any:
         self._asked_ns = self._clock.monotonic_ns()
