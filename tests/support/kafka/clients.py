@@ -31,6 +31,7 @@ LEADER_IS_CHANGING = {
     confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
     confluent_kafka.KafkaError.UNKNOWN_LEADER_EPOCH,
     confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+    confluent_kafka.KafkaError._NOENT,  # librdkafka's word for a partition without a leader in the metadata
 }
 
 
