@@ -117,7 +117,6 @@ class NodeConnection:
         self._limit_ns = 0  # owner: the using thread; the socket's current timeouts
         self._has_answered = False  # owner: the using thread; a response came on the present socket
         self._asked_ns = 0  # owner: the using thread; when the last request was sent
-        self._connect_ms = timeout_ms  # owner: the using thread; how long the next attempt to connect may take
         self._scratch = memoryview(bytearray(SCRATCH_BYTES_MIN))  # owner: the using thread; grows with the responses
         self._correlation_id = 0  # owner: the using thread
         self._is_aborted = False  # set once, by any thread
@@ -129,10 +128,11 @@ class NodeConnection:
 
     def connect(self) -> None:
         """Connect unless connected; raises NodeConnectionError."""
-        if self._socket is not None:
-            return
+        if self._socket is None:
+            self._connect(self._timeout_ms)
+
+    def _connect(self, limit_ms: int) -> None:
         self._refuse_if_aborted()
-        limit_ms, self._connect_ms = self._connect_ms, self._timeout_ms
         try:
             sock = socket.create_connection((self.host, self.port), timeout=limit_ms / 1000)
         except (OSError, UnicodeError) as error:  # Why UnicodeError: of a host that is no name, as others registered it
@@ -154,7 +154,7 @@ class NodeConnection:
         """Send a request of this version and return its response message; raises NodeConnectionError."""
         if self._is_closed_by_the_other():
             self.close()
-            self._connect_ms = min(REOPEN_MS, self._timeout_ms)
+            self._connect(min(REOPEN_MS, self._timeout_ms))
         self.connect()
         if self._login_due_ns and self._clock.monotonic_ns() >= self._login_due_ns:
             assert self._security is not None
