@@ -45,11 +45,11 @@ from barnabas.protocol.records.compression import DECOMPRESSED_SIZE_MAX, Buffer,
 from barnabas.protocol.records.varint import read_varint, read_varlong, write_varint, write_varlong
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 HEADER_SIZE: Final = HEADER.size
 LOG_OVERHEAD: Final = 12
 """Bytes of base_offset and batch_length, which batch_length does not count."""
 LENGTH_OFFSET: Final = 8
-LEADER_EPOCH_OFFSET: Final = 12
 MAGIC_OFFSET: Final = 16
 CRC_OFFSET: Final = 17
 ATTRIBUTES_OFFSET: Final = 21
@@ -82,8 +82,15 @@ _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT64: Final = struct.Struct(">q")
 _PRODUCER: Final = struct.Struct(">qhi")
+_OFFSET_LENGTH_EPOCH: Final = struct.Struct(">qii")  # the first fields of a header
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_TXN_VALUE: Final = struct.Struct(">hi")
+
+# Why: every batch passes here several times, and looking a method up costs as much as calling it.
+_unpack_header: Final = HEADER.unpack_from
+_unpack_int32: Final = _INT32.unpack_from
+_pack_offset_length_epoch: Final = _OFFSET_LENGTH_EPOCH.pack_into
+_crc32c: Final = crc32c.crc32c
 
 
 class TimestampType(IntEnum):
@@ -113,22 +120,99 @@ class CorruptBatchError(MalformedMessageError):
     """The CRC of a batch does not match its bytes."""
 
 
-class BatchHeader(NamedTuple):
-    """The 61 bytes at the head of a batch; see the table above."""
+class BatchHeader:
+    """The 61 bytes at the head of a batch; see the table above. An immutable value.
 
-    base_offset: int
-    batch_length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
+    Why no NamedTuple: compiled code reads the attributes of its own classes as fields of a struct, and those of others
+    by a lookup of some hundred instructions.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        batch_length: int,
+        partition_leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        record_count: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.batch_length = batch_length
+        self.partition_leader_epoch = partition_leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.record_count = record_count
+
+    def fields(self) -> HeaderFields:
+        """Return the fields in the order in which they are stored."""
+        return (
+            self.base_offset,
+            self.batch_length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+
+    def replace(self, **changes: int) -> BatchHeader:
+        """Return a copy with other values of some fields."""
+        copied = _header_of(self.fields())
+        for name, value in changes.items():
+            setattr(copied, name, value)
+        return copied
+
+    def placed_at(self, base_offset: int, max_timestamp: int) -> BatchHeader:
+        """Return a copy with these two values, which a leader decides."""
+        copied = _header_of(self.fields())
+        copied.base_offset = base_offset
+        copied.max_timestamp = max_timestamp
+        return copied
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BatchHeader) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash(self.fields())
+
+    def __repr__(self) -> str:
+        return f"BatchHeader{self.fields()!r}"
 
     @property
     def size_in_bytes(self) -> int:
@@ -210,7 +294,8 @@ class EndTxnMarker(NamedTuple):
 
 def peek_size(buffer: Buffer, position: int = 0) -> int:
     """Return the size that the batch at `position` claims, in bytes; the buffer has LOG_OVERHEAD bytes of it."""
-    return int(_INT32.unpack_from(buffer, position + LENGTH_OFFSET)[0]) + LOG_OVERHEAD
+    length: int = _unpack_int32(buffer, position + LENGTH_OFFSET)[0]
+    return length + LOG_OVERHEAD
 
 
 def peek_magic(buffer: Buffer, position: int = 0) -> int:
@@ -235,18 +320,43 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     Raises MalformedMessageError; LegacyMagicError, a kind of it, for formats older than v2.
     """
     available = len(buffer) - position
-    if available > MAGIC_OFFSET:
-        magic = peek_magic(buffer, position)
-        if magic < MAGIC_V2:
-            raise LegacyMagicError(f"record batch of magic {magic}: only magic 2 is supported")
-        if magic > MAGIC_V2:
-            raise MalformedMessageError(f"invalid magic {magic} in a record batch")
     if available < HEADER_SIZE:
+        if available > MAGIC_OFFSET:
+            _check_magic(peek_magic(buffer, position))
         raise MalformedMessageError(f"a record batch header has {HEADER_SIZE} bytes, {available} are left")
-    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    header = _header_of(_unpack_header(buffer, position))
+    if header.magic != MAGIC_V2:
+        _check_magic(peek_magic(buffer, position))
     if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
         raise MalformedMessageError(f"record batch length {header.batch_length} is less than its header's")
     return header
+
+
+def _header_of(fields: HeaderFields) -> BatchHeader:
+    """Return the header that has these fields. Why one by one: a call with `*fields` is ten times as expensive."""
+    return BatchHeader(
+        fields[0],
+        fields[1],
+        fields[2],
+        fields[3],
+        fields[4],
+        fields[5],
+        fields[6],
+        fields[7],
+        fields[8],
+        fields[9],
+        fields[10],
+        fields[11],
+        fields[12],
+    )
+
+
+def _check_magic(magic: int) -> None:
+    """Raise the error for a format version, unless it is the one that there is."""
+    if magic < MAGIC_V2:
+        raise LegacyMagicError(f"record batch of magic {magic}: only magic 2 is supported")
+    if magic > MAGIC_V2:
+        raise MalformedMessageError(f"invalid magic {magic} in a record batch")
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
@@ -269,7 +379,13 @@ def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 def compute_crc(buffer: Buffer, position: int, size_in_bytes: int) -> int:
     """Compute the CRC of the batch of `size_in_bytes` at `position`, without copying it."""
-    return int(crc32c.crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size_in_bytes]))
+    crc: int = _crc32c(_view(buffer)[position + ATTRIBUTES_OFFSET : position + size_in_bytes])
+    return crc
+
+
+def _view(buffer: Buffer) -> memoryview:
+    """Return a view of the bytes, to take slices without a copy."""
+    return buffer if isinstance(buffer, memoryview) else memoryview(buffer)
 
 
 def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -288,7 +404,7 @@ def records_payload(
 
     Raises what `decompress` raises.
     """
-    payload = memoryview(buffer)[position + HEADER_SIZE : position + header.batch_length + LOG_OVERHEAD]
+    payload = _view(buffer)[position + HEADER_SIZE : position + header.batch_length + LOG_OVERHEAD]
     if not header.attributes & COMPRESSION_MASK:
         return payload
     return decompress(header.compression_type, payload, size_max)
@@ -456,7 +572,7 @@ def build_batch(
 def assemble_batch(header: BatchHeader, payload: Buffer) -> bytes:
     """Join a header and records that are compressed as it says; batch_length and crc are computed again."""
     batch = bytearray(HEADER_SIZE) + payload
-    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0))
+    HEADER.pack_into(batch, 0, *header.replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0).fields())
     update_crc(batch, 0, len(batch))
     return bytes(batch)
 
@@ -468,8 +584,7 @@ def update_crc(buffer: bytearray | memoryview, position: int, size_in_bytes: int
 
 def set_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write the base offset and the leader epoch of `batch`, one whole batch; both are outside the CRC."""
-    _INT64.pack_into(batch, 0, base_offset)
-    _INT32.pack_into(batch, LEADER_EPOCH_OFFSET, leader_epoch)
+    _pack_offset_length_epoch(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
 
 
 def set_attributes(batch: bytearray | memoryview, attributes: int) -> None:

@@ -37,13 +37,19 @@ Summary = tuple[int, int, bool, bool]
 
 
 class RecordsSummary:
-    """The result of a full walk; timestamps are deltas to the batch's base timestamp."""
+    """The result of a full walk over `payload`; timestamps are deltas to the batch's base timestamp."""
 
-    __slots__ = ("has_keyless", "offsets_are_contiguous", "timestamp_delta_max", "timestamp_delta_min")
+    __slots__ = ("has_keyless", "offsets_are_contiguous", "payload", "timestamp_delta_max", "timestamp_delta_min")
 
     def __init__(
-        self, timestamp_delta_min: int, timestamp_delta_max: int, offsets_are_contiguous: bool, has_keyless: bool
+        self,
+        payload: Buffer,
+        timestamp_delta_min: int,
+        timestamp_delta_max: int,
+        offsets_are_contiguous: bool,
+        has_keyless: bool,
     ) -> None:
+        self.payload = payload
         self.timestamp_delta_min = timestamp_delta_min
         self.timestamp_delta_max = timestamp_delta_max
         self.offsets_are_contiguous = offsets_are_contiguous  # the deltas are 0, 1, 2 …
@@ -65,7 +71,7 @@ VALUE_END: Final = 7  # -1: a null value, a tombstone
 def walk_records(payload: Buffer, count: int) -> RecordsSummary:
     """Read every field of `count` records that must fill `payload` exactly; raises MalformedMessageError."""
     seen = _summarize(payload, count)
-    return RecordsSummary(seen[0], seen[1], seen[2], seen[3])
+    return RecordsSummary(payload, seen[0], seen[1], seen[2], seen[3])
 
 
 def summarize(payload: Buffer, count: int) -> Summary:

@@ -117,7 +117,7 @@ def _rebuilt(header: BatchHeader, batch: Buffer, flags: bytearray, count: int, h
     payload = b"".join(pieces)
     kind = header.compression_type
     return assemble_batch(
-        header._replace(
+        header.replace(
             attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=count
         ),
         payload if kind is CompressionType.NONE else compress(kind, payload),
@@ -128,7 +128,7 @@ def _emptied(header: BatchHeader) -> bytes:
     """Return the batch without records: a header that keeps offsets, producer and sequence."""
     kept = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
     return assemble_batch(
-        header._replace(
+        header.replace(
             attributes=header.attributes & kept & ~COMPRESSION_MASK, base_timestamp=NO_TIMESTAMP, record_count=0
         ),
         b"",

@@ -68,7 +68,7 @@ class LogAppender:
             return self.append_given(records, leader_epoch, origin)
         state = self._state
         now_ms = state.clock.wall_ms()
-        valid = self._validator.validate(records, state.config, origin, now_ms)
+        valid = self._validator.validate(records, state.append_settings, origin, now_ms)
         with state.lock:
             state.check_usable_locked()
             try:
@@ -88,15 +88,15 @@ class LogAppender:
         now_ms: int,
     ) -> LogAppendInfo:
         state = self._state
-        header, data, config = valid.header, valid.data, state.config
+        header, data, settings = valid.header, valid.data, state.append_settings
         size = len(data)
         first = state.end.offset
         last = first + header.last_offset_delta
-        if size > config.segment_bytes:
+        if size > settings.segment_bytes:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"Message batch size is {size} bytes in append to partition {state.topic_partition}, which exceeds the "
-                f"maximum configured segment size of {config.segment_bytes}",
+                f"maximum configured segment size of {settings.segment_bytes}",
             )
         changes = None
         if header.producer_id >= 0:
@@ -105,10 +105,10 @@ class LogAppender:
                 return self._duplicate_info(header, duplicate, size)
             if header.is_transactional and not header.is_control:
                 state.producer_state.require_transaction(header, guard)
-            placed = header._replace(base_offset=first, max_timestamp=valid.max_timestamp)
+            placed = header.placed_at(first, valid.max_timestamp)
             changes = prepare_changes(state.producer_state, [(placed, data)], origin, transaction_version)
         log_append_time_ms = NO_TIMESTAMP
-        if config.message_timestamp_type == "LogAppendTime":
+        if settings.is_stamped:
             log_append_time_ms = self._restamp_locked(valid)
         set_offset_and_epoch(data, first, leader_epoch)
         if leader_epoch >= 0:
@@ -238,7 +238,7 @@ class LogAppender:
     def _groups_that_fit_locked(self, batches: list[PlacedHeader]) -> Iterator[list[PlacedHeader]]:
         """Split batches into runs that each fit one segment, so that each costs one write."""
         state = self._state
-        segment_bytes = state.config.segment_bytes
+        segment_bytes = state.append_settings.segment_bytes
         group: list[PlacedHeader] = []
         room = segment_bytes - state.segments.active.size
         for position, header in batches:
@@ -285,7 +285,7 @@ class LogAppender:
         state = self._state
         segment = state.segments.active
         max_timestamp = max(batch[2] for batch in batches) if len(batches) > 1 else batches[0][2]
-        if segment.should_roll(len(data), max_timestamp, last, now_ms, state.config):
+        if segment.should_roll(len(data), max_timestamp, last, now_ms, state.append_settings):
             # A follower's offsets may jump (a compacted log). The new segment begins at the log's end all the same:
             # a gap between segments shows that something is lost. But a segment ends 2**31 - 1 above its base.
             fits = last - state.end.offset <= RELATIVE_OFFSET_MAX

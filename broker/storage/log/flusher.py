@@ -35,6 +35,8 @@ class LogFlusher:
     def flush_if_due(self) -> None:
         """Flush if `flush.messages` records wait for it; called after an append, without the log's lock."""
         state = self._state
+        if not state.append_settings.has_flush_messages:
+            return
         if state.end.offset - state.recovery_point >= state.config.flush_messages:
             self.flush_to(state.end.offset)
 

@@ -63,6 +63,7 @@ from barnabas.broker.storage.log.log_types import (
     RecordValidationError,
     TimestampOffset,
     UnexpectedAppendOffsetError,
+    append_settings,
 )
 from barnabas.broker.storage.log.reader import LogReader
 from barnabas.broker.storage.log.recovery import LoadedLog
@@ -475,6 +476,7 @@ class Log:
         """Take over new topic settings; they hold from the next append, roll or retention pass on."""
         with self._state.lock:
             self._state.config = config
+            self._state.append_settings = append_settings(config)
             self.is_configured = True
 
     def assign_topic_id(self, topic_id: bytes) -> None:

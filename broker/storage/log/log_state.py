@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from barnabas.broker.storage.log.log_types import LogConfig, LogOffsetMetadata
+from barnabas.broker.storage.log.log_types import LogConfig, LogOffsetMetadata, append_settings
 from barnabas.broker.storage.log.recovery import LoadedLog
 from barnabas.broker.storage.scheduler import TaskScheduler
 from barnabas.common.clock import Clock
@@ -57,6 +57,7 @@ class LogState:
         self.flush_lock = threading.Lock()  # one flush at a time; taken before `lock`
         # Replaced whole under `lock`, read without it
         self.config = config
+        self.append_settings = append_settings(config)
         self.directory = directory
         self.topic_id: bytes | None = None
         self.log_start_offset = loaded.log_start_offset

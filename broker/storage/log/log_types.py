@@ -7,10 +7,12 @@ exclusive.
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.common.disk.files import FileSlice
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.records.compression import CompressionType
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -294,3 +296,84 @@ class LogConfig(Protocol):
     @property
     def message_timestamp_after_max_ms(self) -> int:
         """message.timestamp.after.max.ms."""
+
+
+LONG_MAX: Final = 2**63 - 1
+LIKE_PRODUCER: Final = -1
+"""A compression id: whatever the producer chose."""
+
+
+class AppendSettings:
+    """What every append needs to know of a topic's settings. An immutable value, shared by logs with equal settings.
+
+    Why beside LogConfig: compiled code reads these as fields of a struct, and those by a lookup in a dict, ten times a
+    batch.
+    """
+
+    __slots__ = (
+        "compression",
+        "compression_levels",
+        "has_flush_messages",
+        "has_timestamp_before_max",
+        "is_compacted",
+        "is_stamped",
+        "max_message_bytes",
+        "max_segment_ms",
+        "segment_bytes",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+    )
+
+    def __init__(
+        self,
+        segment_bytes: int,
+        max_segment_ms: int,
+        max_message_bytes: int,
+        flush_messages: int,
+        is_compacted: bool,
+        compression_type: str,
+        compression_levels: tuple[int, int, int],
+        timestamp_type: str,
+        timestamp_before_max_ms: int,
+        timestamp_after_max_ms: int,
+    ) -> None:
+        self.segment_bytes = segment_bytes
+        self.max_segment_ms = max_segment_ms
+        self.max_message_bytes = max_message_bytes
+        self.has_flush_messages = flush_messages != LONG_MAX
+        self.is_compacted = is_compacted
+        self.is_stamped = timestamp_type == "LogAppendTime"
+        self.compression = LIKE_PRODUCER
+        if compression_type == "uncompressed":
+            self.compression = int(CompressionType.NONE)
+        elif compression_type != "producer":
+            self.compression = int(CompressionType[compression_type.upper()])
+        self.compression_levels = compression_levels  # of gzip, lz4, zstd
+        self.timestamp_before_max_ms = timestamp_before_max_ms
+        self.timestamp_after_max_ms = timestamp_after_max_ms
+        self.has_timestamp_before_max = timestamp_before_max_ms != LONG_MAX
+
+    def compression_level(self, kind: CompressionType) -> int | None:
+        """Return the level with which to compress; None if this kind has none."""
+        gzip, lz4, zstd = self.compression_levels
+        return {CompressionType.GZIP: gzip, CompressionType.LZ4: lz4, CompressionType.ZSTD: zstd}.get(kind)
+
+
+def append_settings(config: LogConfig) -> AppendSettings:
+    """Return the settings of a topic that every append needs."""
+    return _shared_settings(
+        config.segment_bytes,
+        config.max_segment_ms,
+        config.max_message_bytes,
+        config.flush_messages,
+        config.compact,
+        config.compression_type,
+        (config.compression_gzip_level, config.compression_lz4_level, config.compression_zstd_level),
+        config.message_timestamp_type,
+        config.message_timestamp_before_max_ms,
+        config.message_timestamp_after_max_ms,
+    )
+
+
+# Why cached: logs of 10,000 partitions have a few settings.
+_shared_settings = lru_cache(maxsize=256)(AppendSettings)

@@ -35,8 +35,10 @@ import threading
 from typing import Final
 
 from barnabas.broker.storage.log.log_types import (
+    LIKE_PRODUCER,
+    LONG_MAX,
     AppendOrigin,
-    LogConfig,
+    AppendSettings,
     RecordError,
     RecordValidationError,
 )
@@ -63,12 +65,11 @@ from barnabas.protocol.records.batch import (
     set_attributes_and_max_timestamp,
     verify_crc,
 )
-from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError, compress
+from barnabas.protocol.records.compression import CompressionType, DecompressedTooLargeError, compress
 from barnabas.protocol.records.walk import KEY_END, TIMESTAMP_DELTA, RecordsSummary, record_spans, walk_records
 
 RECORD_ERRORS_SHOWN: Final = 3
 ORDINARY_BYTES: Final = 64 << 20
-LONG_MAX: Final = 2**63 - 1
 LONG_MIN: Final = -(2**63)
 
 # Why: every batch passes here, and looking up an Enum member costs more than the check it is for.
@@ -114,12 +115,12 @@ class LeaderValidator:
         self._decompressed_max = decompressed_max
         self._ordinary_max = ordinary_max
 
-    def validate(self, records: memoryview, config: LogConfig, origin: AppendOrigin, now_ms: int) -> ValidBatch:
+    def validate(self, records: memoryview, settings: AppendSettings, origin: AppendOrigin, now_ms: int) -> ValidBatch:
         """Check the one batch in `records`; stamp and convert it as the topic's settings require.
 
         Offsets are assigned later. Raises ApiError; RecordValidationError, a kind of it, for single records.
         """
-        check = _BatchCheck(self._tp, self._full, config, origin, now_ms)
+        check = _BatchCheck(self._tp, self._full, settings, origin, now_ms)
         try:
             return check.run(records, min(self._decompressed_max, self._ordinary_max))
         except DecompressedTooLargeError as too_large:
@@ -138,32 +139,22 @@ class LeaderValidator:
         )
 
 
-class _Walked:
-    """The decompressed records of a batch, and the summary of the walk over them."""
-
-    __slots__ = ("payload", "summary")
-
-    def __init__(self, payload: Buffer, summary: RecordsSummary) -> None:
-        self.payload = payload
-        self.summary = summary
-
-
 class _BatchCheck:
     """The check of one batch, and its circumstances."""
 
-    __slots__ = ("_config", "_full", "_now_ms", "_origin", "_tp")
+    __slots__ = ("_full", "_now_ms", "_origin", "_settings", "_tp")
 
     def __init__(
         self,
         tp: TopicPartition,
         full: bool,
-        config: LogConfig,
+        settings: AppendSettings,
         origin: AppendOrigin,
         now_ms: int,
     ) -> None:
         self._tp = tp
         self._full = full
-        self._config = config
+        self._settings = settings
         self._origin = origin
         self._now_ms = now_ms
 
@@ -172,30 +163,30 @@ class _BatchCheck:
 
         Raises DecompressedTooLargeError for more, and may then be called again.
         """
-        config, origin = self._config, self._origin
+        settings, origin = self._settings, self._origin
         header = self._first_header(records)
         self._check_frame(records, header)
         if origin is _CLIENT:
             self._check_client_header(header)
         data = _writable(records, header)
         source = header.attributes & COMPRESSION_MASK
-        target = _target_compression(config, header)
+        target = _target_compression(settings, header)
         max_timestamp = header.max_timestamp
-        stamps = config.message_timestamp_type == "LogAppendTime"
+        stamps = settings.is_stamped
         if origin is _CLIENT or source != target:
             if header.attributes & LOG_APPEND_TIME_BIT:
                 if stamps:
                     raise self._client_stamped()
                 header = _unstamp(data, header)
             walked = None
-            if self._full or source != target or _needs_records(config):
+            if self._full or source != target or _needs_records(settings):
                 walked = self._walk(data, header, size_max)
-                max_timestamp = max(NO_TIMESTAMP, header.base_timestamp + walked.summary.timestamp_delta_max)
-                if walked.summary.has_keyless and config.compact:
+                max_timestamp = max(NO_TIMESTAMP, header.base_timestamp + walked.timestamp_delta_max)
+                if walked.has_keyless and settings.is_compacted:
                     raise self._keyless(walked, header)
             if not stamps:
                 self._check_timestamps(header, walked)
-            if walked is not None and not (source == target and walked.summary.offsets_are_contiguous):
+            if walked is not None and not (source == target and walked.offsets_are_contiguous):
                 data = self._rebuild(data, header, walked, target)
                 header = read_header(data)
         if stamps:
@@ -234,11 +225,11 @@ class _BatchCheck:
                 f"The baseOffset of the record batch in the append to {tp} should be 0, but it is {header.base_offset}",
             )
         size = header.batch_length + LOG_OVERHEAD
-        if size > self._config.max_message_bytes:
+        if size > self._settings.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"The record batch size in the append to {tp} is {size} bytes which exceeds the maximum configured "
-                f"value of {self._config.max_message_bytes}",
+                f"value of {self._settings.max_message_bytes}",
             )
         try:
             verify_crc(records, 0, header)
@@ -277,22 +268,21 @@ class _BatchCheck:
                 f"in topic partition {tp}",
             )
 
-    def _walk(self, data: bytearray | memoryview, header: BatchHeader, size_max: int) -> _Walked:
+    def _walk(self, data: bytearray | memoryview, header: BatchHeader, size_max: int) -> RecordsSummary:
         try:
-            payload = records_payload(data, 0, header, size_max)
-            return _Walked(payload, walk_records(payload, header.record_count))
+            return walk_records(records_payload(data, 0, header, size_max), header.record_count)
         except DecompressedTooLargeError:
             raise
         except MalformedMessageError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, f"{error}, in topic partition {self._tp}") from None
 
-    def _keyless(self, walked: _Walked, header: BatchHeader) -> ApiError:
+    def _keyless(self, walked: RecordsSummary, header: BatchHeader) -> ApiError:
         reason = f"Compacted topic cannot accept message without key in topic partition {self._tp}."
         spans = record_spans(walked.payload, header.record_count)
         errors = [RecordError(index, reason) for index, span in enumerate(spans) if span[KEY_END] < 0]
         return _record_errors(ErrorCode.INVALID_RECORD, errors)
 
-    def _check_timestamps(self, header: BatchHeader, walked: _Walked | None) -> None:
+    def _check_timestamps(self, header: BatchHeader, walked: RecordsSummary | None) -> None:
         """Check the topic's bounds, against the header if the records were not walked.
 
         The greatest timestamp then comes from the header, and so does the batch's entry in the time index. A batch
@@ -302,10 +292,13 @@ class _BatchCheck:
         if walked is None:
             lowest, highest = min(base, header.max_timestamp), max(base, header.max_timestamp)
         else:
-            lowest, highest = base + walked.summary.timestamp_delta_min, base + walked.summary.timestamp_delta_max
+            lowest, highest = base + walked.timestamp_delta_min, base + walked.timestamp_delta_max
+        settings = self._settings
+        if lowest >= 0 and highest <= self._now_ms and not settings.has_timestamp_before_max:
+            return  # nearly every batch; the bounds below may be too large for fast arithmetic
         # Why within an int64: with very wide bounds the sum of two valid values may not be one.
-        earliest = max(self._now_ms - self._config.message_timestamp_before_max_ms, LONG_MIN)
-        latest = min(self._now_ms + self._config.message_timestamp_after_max_ms, LONG_MAX)
+        earliest = max(self._now_ms - settings.timestamp_before_max_ms, LONG_MIN)
+        latest = min(self._now_ms + settings.timestamp_after_max_ms, LONG_MAX)
         if highest <= latest and lowest >= earliest:
             return
         if walked is None:
@@ -331,23 +324,24 @@ class _BatchCheck:
         )
         return _record_errors(ErrorCode.INVALID_TIMESTAMP, [RecordError(0, message)])
 
-    def _rebuild(self, data: bytearray | memoryview, header: BatchHeader, walked: _Walked, target: int) -> bytearray:
+    def _rebuild(
+        self, data: bytearray | memoryview, header: BatchHeader, walked: RecordsSummary, target: int
+    ) -> bytearray:
         """Write the batch again, with the topic's compression and offsets without gaps."""
-        encoded = walked.payload if walked.summary.offsets_are_contiguous else _renumbered(data, header)
+        encoded = walked.payload if walked.offsets_are_contiguous else _renumbered(data, header)
         kind = CompressionType(target)
-        level = None
-        if kind in (CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD):
-            level = int(getattr(self._config, f"compression_{kind.name.lower()}_level"))
-        stored = encoded if kind is CompressionType.NONE else compress(kind, encoded, level)
+        stored = (
+            encoded if kind is CompressionType.NONE else compress(kind, encoded, self._settings.compression_level(kind))
+        )
         attributes = header.attributes & ~COMPRESSION_MASK | target
         size = HEADER_SIZE + len(stored)
-        if size > self._config.max_message_bytes:
+        if size > self._settings.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"Message batch size is {size} bytes in append to partition {self._tp} which exceeds the maximum "
-                f"configured size of {self._config.max_message_bytes}",
+                f"configured size of {self._settings.max_message_bytes}",
             )
-        rebuilt = header._replace(attributes=attributes, last_offset_delta=header.record_count - 1)
+        rebuilt = header.replace(attributes=attributes, last_offset_delta=header.record_count - 1)
         return bytearray(assemble_batch(rebuilt, stored))
 
 
@@ -359,20 +353,16 @@ def _writable(records: memoryview, header: BatchHeader) -> bytearray | memoryvie
     return records if len(records) == size else records[:size]
 
 
-def _target_compression(config: LogConfig, header: BatchHeader) -> int:
+def _target_compression(settings: AppendSettings, header: BatchHeader) -> int:
     """Return the compression id that the stored batch must have."""
-    wanted = config.compression_type
-    source = header.attributes & COMPRESSION_MASK
-    if wanted == "producer" or header.attributes & CONTROL_BIT:
-        return source
-    if wanted == "uncompressed":
-        return CompressionType.NONE
-    return CompressionType[wanted.upper()]
+    if settings.compression == LIKE_PRODUCER or header.attributes & CONTROL_BIT:
+        return header.attributes & COMPRESSION_MASK
+    return settings.compression
 
 
-def _needs_records(config: LogConfig) -> bool:
+def _needs_records(settings: AppendSettings) -> bool:
     """Return whether the topic's settings require a check that the header alone does not allow."""
-    return config.compact or config.message_timestamp_before_max_ms != LONG_MAX
+    return settings.is_compacted or settings.has_timestamp_before_max
 
 
 def _unstamp(data: bytearray | memoryview, header: BatchHeader) -> BatchHeader:

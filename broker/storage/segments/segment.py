@@ -23,7 +23,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from barnabas.broker.storage.directories.names import DELETED_SUFFIX
-from barnabas.broker.storage.log.log_types import LogConfig, TimestampOffset
+from barnabas.broker.storage.log.log_types import AppendSettings, LogConfig, TimestampOffset
 from barnabas.broker.storage.segments.index import CorruptIndexError
 from barnabas.broker.storage.segments.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from barnabas.broker.storage.segments.scan import scan_batches, scan_headers
@@ -191,10 +191,12 @@ class LogSegment:
 
     # Appending
 
-    def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
+    def should_roll(
+        self, size: int, max_timestamp: int, last_offset: int, now_ms: int, settings: AppendSettings
+    ) -> bool:
         """Return whether `size` more bytes up to `last_offset` belong in a new segment."""
         files = self._files
-        if size > config.segment_bytes - files.size:
+        if size > settings.segment_bytes - files.size:
             return True
         if files.offset_index.is_full or files.time_index.is_full:
             return True
@@ -203,7 +205,7 @@ class LogSegment:
         if not files.size:
             return False
         waited_ms = self._timestamps.waited_for_roll(now_ms, max_timestamp)
-        return waited_ms > config.max_segment_ms - self.roll_jitter_ms
+        return waited_ms > settings.max_segment_ms - self.roll_jitter_ms
 
     def append(self, data: Buffer, batches: Iterable[tuple[int, int, int]]) -> int:
         """Write whole batches with one write and index them; returns the position at which they begin.

@@ -125,7 +125,7 @@ class Recipe:
         if self.frame == "garbage":
             header: BatchHeader = read_header(batch)
             attributes = rng.choice((0, 0, 1, 2, 3, 4))
-            return assemble_batch(header._replace(attributes=attributes), rng.randbytes(rng.randrange(200)))
+            return assemble_batch(header.replace(attributes=attributes), rng.randbytes(rng.randrange(200)))
         return batch
 
 

@@ -132,14 +132,14 @@ def test_a_field_set_in_place_changes_no_other() -> None:
     batch = bytearray(build_batch([FLIGHT]))
     header = read_header(batch)
     set_offset_and_epoch(batch, 2**40, 8)
-    assert read_header(batch) == header._replace(base_offset=2**40, partition_leader_epoch=8)
+    assert read_header(batch) == header.replace(base_offset=2**40, partition_leader_epoch=8)
     set_max_timestamp(batch, 77)
-    assert read_header(batch)._replace(crc=0).max_timestamp == 77
+    assert read_header(batch).replace(crc=0).max_timestamp == 77
     set_attributes(batch, 8)
     assert (read_header(batch).attributes, read_header(batch).max_timestamp) == (8, 77)
     set_attributes_and_max_timestamp(batch, 0, header.max_timestamp)
     verify_crc(batch, 0, read_header(batch))
-    assert read_header(batch) == header._replace(base_offset=2**40, partition_leader_epoch=8)
+    assert read_header(batch) == header.replace(base_offset=2**40, partition_leader_epoch=8)
     corrupt_crc(batch)
     with pytest.raises(CorruptBatchError):
         verify_crc(batch, 0, read_header(batch))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.storage.log import validator
-from barnabas.broker.storage.log.log_types import AppendOrigin, RecordValidationError
+from barnabas.broker.storage.log.log_types import AppendOrigin, RecordValidationError, append_settings
 from barnabas.broker.storage.log.validator import LeaderValidator, ValidBatch
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -57,7 +57,9 @@ def check(
     full: bool = True,
     **settings: Any,
 ) -> ValidBatch:
-    valid = LeaderValidator(TP, full=full).validate(memoryview(batch), Settings(**settings), origin, NOW)
+    valid = LeaderValidator(TP, full=full).validate(
+        memoryview(batch), append_settings(Settings(**settings)), origin, NOW
+    )
     verify_crc(valid.data, 0, read_header(valid.data))
     return valid
 
@@ -344,7 +346,7 @@ def packed(size: int, kind: CompressionType = CompressionType.ZSTD) -> bytearray
 
 def bounded(batch: bytearray, **settings: Any) -> ValidBatch:
     bounds = LeaderValidator(TP, decompressed_max=LARGEST, ordinary_max=100_000)
-    return bounds.validate(memoryview(batch), Settings(**settings), AppendOrigin.CLIENT, NOW)
+    return bounds.validate(memoryview(batch), append_settings(Settings(**settings)), AppendOrigin.CLIENT, NOW)
 
 
 @pytest.mark.parametrize("kind", PACKED)

@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from barnabas.broker.storage.log.log_types import append_settings
 from barnabas.broker.storage.segments.segment import LogSegment
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from tests.support.broker.storage_bench import Bench, Settings, contents
@@ -32,7 +33,7 @@ def test_the_jitter_makes_segments_roll_earlier_and_at_different_times(
     jittered = segment(bench, max_segment_ms=DAY_MS, segment_jitter_ms=DAY_MS // 4)
     jittered.append(bytes(70), [(70, 100, 5)])
     for waited, rolls in ((DAY_MS * 3 // 4, False), (DAY_MS * 3 // 4 + 1, True)):
-        assert jittered.should_roll(70, 5 + waited, 101, 0, settings) is rolls
+        assert jittered.should_roll(70, 5 + waited, 101, 0, append_settings(settings)) is rolls
 
 
 def test_a_jitter_longer_than_the_segment_time_is_cut(bench: Bench) -> None:
@@ -50,8 +51,8 @@ def test_an_offset_too_far_from_the_base_rolls(bench: Bench) -> None:
     assert [offset for offset, _ in contents(target)] == [0, far]
     plain = segment(bench)
     plain.append(bytes(70), [(70, 100, 5)])
-    assert not plain.should_roll(70, 5, 100 + 2**31 - 1, 0, Settings())
-    assert plain.should_roll(70, 5, 100 + 2**31, 0, Settings())
+    assert not plain.should_roll(70, 5, 100 + 2**31 - 1, 0, append_settings(Settings()))
+    assert plain.should_roll(70, 5, 100 + 2**31, 0, append_settings(Settings()))
 
 
 def test_the_first_batch_dates_the_segment(bench: Bench) -> None:
