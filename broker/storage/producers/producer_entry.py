@@ -8,7 +8,6 @@ Source: Kafka's ProducerStateEntry, BatchMetadata, CompletedTxn, 4.3 (KIP-98).
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, NamedTuple
 
 from barnabas.broker.storage.log.log_types import NO_OFFSET, NO_TIMESTAMP
@@ -17,13 +16,28 @@ from barnabas.protocol.records.batch import INT32_MAX, NO_PRODUCER_EPOCH, NO_SEQ
 BATCHES_RETAINED: Final = 5
 
 
-class BatchMetadata(NamedTuple):
-    """A batch that a producer wrote: enough to recognise a retry and to answer it."""
+class BatchMetadata:
+    """A batch that a producer wrote: enough to recognise a retry and to answer it. An immutable value."""
 
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
+    __slots__ = ("last_offset", "last_sequence", "offset_delta", "timestamp")
+
+    def __init__(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
+        self.last_sequence = last_sequence
+        self.last_offset = last_offset
+        self.offset_delta = offset_delta
+        self.timestamp = timestamp
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BatchMetadata) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"BatchMetadata{self._values()!r}"
+
+    def _values(self) -> tuple[int, int, int, int]:
+        return self.last_sequence, self.last_offset, self.offset_delta, self.timestamp
 
     @property
     def first_sequence(self) -> int:
@@ -63,7 +77,7 @@ class ProducerEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.txn_first_offset = txn_first_offset  # -1 if no transaction is open
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_RETAINED)
+        self.batches: list[BatchMetadata] = []  # the last ones; oldest first
 
     @property
     def last_sequence(self) -> int:
@@ -95,7 +109,7 @@ class ProducerEntry:
         copied = ProducerEntry(
             self.producer_id, self.epoch, self.coordinator_epoch, self.last_timestamp, self.txn_first_offset
         )
-        copied.batches.extend(self.batches)
+        copied.add_batches(self.batches)
         return copied
 
     def set_epoch(self, epoch: int) -> None:
@@ -107,5 +121,11 @@ class ProducerEntry:
     def add_batch(self, epoch: int, batch: BatchMetadata) -> None:
         """Add the newest batch."""
         self.set_epoch(epoch)
-        self.batches.append(batch)
+        self.add_batches([batch])
         self.last_timestamp = batch.timestamp
+
+    def add_batches(self, batches: list[BatchMetadata]) -> None:
+        """Add batches that are newer than all others of the same epoch."""
+        self.batches.extend(batches)
+        if len(self.batches) > BATCHES_RETAINED:
+            del self.batches[:-BATCHES_RETAINED]

@@ -88,6 +88,8 @@ class ProducerStateManager:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that is open, or ended but not below the high watermark."""
+        if not self.has_transactions:
+            return None
         ongoing = next(iter(self._ongoing), None)
         unreplicated = min(self._unreplicated, default=None)
         if ongoing is None or unreplicated is None:
@@ -174,7 +176,7 @@ class ProducerStateManager:
             self._add_producer(updated)
         else:
             current.set_epoch(updated.epoch)
-            current.batches.extend(updated.batches)
+            current.add_batches(updated.batches)
             current.coordinator_epoch = updated.coordinator_epoch
             current.txn_first_offset = updated.txn_first_offset
             current.last_timestamp = updated.last_timestamp
