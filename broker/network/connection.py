@@ -181,7 +181,7 @@ class FrameReader:
 
     def _begin(self, size: int, start: memoryview) -> None:
         body = bytearray(min(size, max(self.trusted_bytes, len(start))))
-        body[: len(start)] = start
+        memoryview(body)[: len(start)] = start  # Why a view: the array itself would copy what it is given first
         self._body = body
         self._size = size
         self._filled = len(start)
