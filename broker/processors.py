@@ -143,6 +143,7 @@ class Processor:
             self._selector, self._requests, self.responses, settings.busy_poll, metrics.idle, clock.monotonic_ns
         )
         self._queued_last = 0  # how many requests it queued last
+        self._is_quiet = False  # nothing happened while it slept last; it may then sleep for longer
         self._sleep_s_max = min(max(SLEEP_S, self._connections.idle_step_s), SLEEP_S_MAX)  # fixed before start
         self._throttled = ThrottledConnections()
         self._is_timing = False  # whether its time for a connection counts for a quota; looked up once a turn
@@ -240,7 +241,7 @@ class Processor:
                     self._record_finished()
                     self._handle_events(self._poll())
                     self._queue_requests()
-                    if self._steps is not None:
+                    if self._steps is not None and self._steps.waiting:
                         self._steps.do()
                     self._do_chores()
                 except Exception:
@@ -459,7 +460,7 @@ class Processor:
 
     def _poll(self) -> Events:
         """Ask the selector; wait only when nothing is left to do."""
-        steps_ns = None if self._steps is None else self._steps.wait_ns()
+        steps_ns = self._steps.wait_ns() if self._steps is not None and self._steps.waiting else None
         if self._ready or self._hung_up or self._unfinished or steps_ns == 0:
             return self._selector.poll(0)
         if self._queued_last == 1:
@@ -476,10 +477,12 @@ class Processor:
         due_ns = self._due_ns(now_ns)
         if steps_ns is not None and (due_ns is None or steps_ns < due_ns):
             due_ns = steps_ns
-        timeout_s = self._sleep_s()
+        timeout_s = self._sleep_s() if self._is_quiet else SLEEP_S
         if due_ns is not None:
             timeout_s = min(timeout_s, (due_ns + NS_PER_MS) / 1e9)
-        return self._wait.for_events(now_ns, timeout_s)
+        events = self._wait.for_events(now_ns, timeout_s)
+        self._is_quiet = not events
+        return events
 
     def _sleep_s(self) -> float:
         """Return how long the chores may wait if nothing happens."""
@@ -491,7 +494,7 @@ class Processor:
     def _due_ns(self, now_ns: int) -> int | None:
         """Return the nanoseconds until a throttle time or the delay of a failed login ends; None if there is none."""
         throttled_ns = self._throttled.wait_ns(now_ns)
-        failed_ns = None if self._logins is None else self._logins.wait_ns(now_ns)
+        failed_ns = self._logins.wait_ns(now_ns) if self._logins is not None and self._logins.failed else None
         if throttled_ns is None or failed_ns is None:
             return failed_ns if throttled_ns is None else throttled_ns
         return min(throttled_ns, failed_ns)
@@ -671,7 +674,7 @@ class Processor:
         while (connection := self._throttled.next_expired(now_ns)) is not None:
             if self._connections.has(connection) and connection.is_muted and connection.request is None:
                 self._unmute(connection)
-        if self._logins is not None:
+        if self._logins is not None and self._logins.failed:
             self._end_logins(self._logins, now_ns)
         if self._hung_up:
             self._close_hung_up()

@@ -66,7 +66,7 @@ class Logins:
         self._metrics = metrics
         self._frame_size_max = frame_size_max
         # owner: processor
-        self._failed: deque[tuple[int, Connection]] = deque()  # when they failed, in order
+        self.failed: deque[tuple[int, Connection]] = deque()  # when they failed, in order
         self._begun: dict[Connection, int] = {}  # until when they must have logged in, in order
         self._held: dict[Connection, int] = {}  # the bytes of their incomplete frames, if any
         self._held_bytes = 0  # in all
@@ -81,7 +81,7 @@ class Logins:
 
     def count(self) -> int:
         """Return how many have begun and are not complete, or have failed and wait for their end."""
-        return len(self._begun) + len(self._failed)
+        return len(self._begun) + len(self.failed)
 
     def take(self, connection: Connection, frame: memoryview, now_ns: int) -> bool:
         """Take a frame if it belongs to a login; return false if it is a request.
@@ -158,13 +158,13 @@ class Logins:
 
     def wait_ns(self, now_ns: int) -> int | None:
         """Return the nanoseconds until a failed login is over; None if there is none."""
-        return max(0, self._failed[0][0] + self._delay_ns() - now_ns) if self._failed else None
+        return max(0, self.failed[0][0] + self._delay_ns() - now_ns) if self.failed else None
 
     def take_ended(self, now_ns: int) -> Iterator[Connection]:
         """Yield the connections of failed logins that are to be closed now; `outgoing` is what to send before."""
         failed_until_ns = now_ns - self._delay_ns()
-        while self._failed and self._failed[0][0] <= failed_until_ns:
-            _, connection = self._failed.popleft()
+        while self.failed and self.failed[0][0] <= failed_until_ns:
+            _, connection = self.failed.popleft()
             if not self._connections.has(connection):
                 continue
             assert connection.authenticator is not None
@@ -198,9 +198,9 @@ class Logins:
     def _fail(self, connection: Connection, now_ns: int) -> None:
         self.forget(connection)
         self._count(connection, now_ns)
-        self._failed.append((now_ns, connection))
-        if len(self._failed) > FAILED_MAX:
-            self._connections.close(self._failed.popleft()[1], "")
+        self.failed.append((now_ns, connection))
+        if len(self.failed) > FAILED_MAX:
+            self._connections.close(self.failed.popleft()[1], "")
 
     def _delay_ns(self) -> int:
         return self._listener.settings.failure_delay_ms * NS_PER_MS

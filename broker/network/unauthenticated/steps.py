@@ -34,7 +34,7 @@ STEPS_OF_MANY: Final = 4
 class Steps:
     """See the module. `open_` and `go_on` do a step; `is_urgent` tells that others wait for the processor."""
 
-    __slots__ = ("_accepted", "_go_on", "_is_urgent", "_open", "_ready", "_share", "_since_opened")
+    __slots__ = ("_accepted", "_go_on", "_is_urgent", "_open", "_ready", "_share", "_since_opened", "waiting")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Steps:
         self._accepted: deque[Accepted] = deque()
         self._ready: FairQueue[Connection] = FairQueue()
         self._since_opened = 0
+        self.waiting = 0  # sockets and connections; Why counted: the processor looks in every turn
 
     def waiting_sockets(self) -> int:
         """Return how many accepted sockets wait for their step."""
@@ -60,10 +61,12 @@ class Steps:
     def accept(self, accepted: Accepted) -> None:
         """Let a step take an accepted socket over."""
         self._accepted.append(accepted)
+        self.waiting += 1
 
     def take_accepted(self) -> deque[Accepted]:
         """Return the sockets that no step took over; there will be no more steps."""
         taken, self._accepted = self._accepted, deque()
+        self.waiting -= len(taken)
         return taken
 
     def resume(self, connection: Connection) -> None:
@@ -71,6 +74,7 @@ class Steps:
         if not connection.is_waiting_for_step:
             connection.is_waiting_for_step = True
             self._ready.add(connection.context.client_address, connection)
+            self.waiting += 1
 
     def note(self, connection: Connection, event: int) -> None:
         """Note an event of a connection, since no edge repeats it; a step follows if the connection can go on."""
@@ -89,7 +93,7 @@ class Steps:
 
     def wait_ns(self) -> int | None:
         """Return the nanoseconds until steps may be done; None if none waits."""
-        return self._share.wait_ns() if self._accepted or self._ready else None
+        return self._share.wait_ns() if self.waiting else None
 
     def do(self) -> None:
         """Do those of this turn (rule 1)."""
@@ -105,6 +109,7 @@ class Steps:
                 return
 
     def _do_one(self) -> None:
+        self.waiting -= 1
         ready = len(self._ready)
         if self._accepted and (not ready or self._since_opened >= (STEPS_OF_MANY if ready > MANY else 1)):
             self._since_opened = 0
