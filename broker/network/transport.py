@@ -67,11 +67,13 @@ class FileRemainder:
 class PlainTransport:
     """A TCP socket without encryption. Files are sent by sendfile(2), small pieces of them copied."""
 
-    __slots__ = ("_send", "_sock", "may_go_on", "receive_into")
+    __slots__ = ("_has_large_buffer", "_low_water", "_send", "_sock", "may_go_on", "receive_into")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self.may_go_on = False
+        self._has_large_buffer = False  # whether that is known of the socket
+        self._low_water = 1  # the socket's
         # Why not methods: called for every request.
         self.receive_into = sock.recv_into
         self._send = sock.send
@@ -91,7 +93,13 @@ class PlainTransport:
 
     def expect(self, count: int) -> None:
         """See Transport."""
-        set_low_water(self._sock, count)
+        low_water = 1
+        if count > 1 and (self._has_large_buffer or has_large_buffer(self._sock)):
+            self._has_large_buffer = True
+            low_water = count
+        if low_water != self._low_water:
+            self._low_water = low_water
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def close(self) -> None:
         """Close the socket."""
@@ -152,13 +160,6 @@ class PlainTransport:
             raise OSError(f"the file ends {region.size} bytes before the slice to be sent")
         # Why not full: sendfile may send less than asked although the socket has space.
         return [FileRemainder(region, sent), *rest], sent, False
-
-
-def set_low_water(sock: socket.socket, count: int) -> None:
-    """Let the selector report input only when `count` bytes are there (SO_RCVLOWAT); any, if the buffer is small."""
-    if count > 1 and not has_large_buffer(sock):
-        count = 1
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(count, 1))
 
 
 def has_large_buffer(sock: socket.socket) -> bool:
