@@ -7,7 +7,7 @@ from the API. Add the key to `request.moved` (or call `complete_delayed`) wherev
 Rules
 1. An operation completes exactly once, by the first of: a request that moved its key, its expiration, its owner.
 2. `try_complete` runs holding the operation's own lock, so it may take the lock of a partition. Therefore keys are
-   checked (`check_and_complete`) without holding the lock of a partition or a log. The interleaving that would
+   checked (`check_all`) without holding the lock of a partition or a log. The interleaving that would
    deadlock:
      1. thread A holds the partition's lock and checks the key: it wants operation X's lock;
      2. thread B checks another key of X: it holds X's lock, and `try_complete` wants the partition's lock.
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.purgatory")
 
-SHARD_COUNT = 16
 REAPER_WAIT_MS_MAX = 60_000
-LOOKS_A_SHARD = 16_384
+LOOKS_MAX = 262_144
 PURGE_INTERVAL = 1000
 _FOR_EVER_MS = -1
 
@@ -206,16 +205,6 @@ class Deferred(DelayedOperation):
         return self._on_timeout()
 
 
-class Shard:
-    """The watch lists of some of the keys."""
-
-    __slots__ = ("lists", "lock")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()  # a leaf: operations are tried only after it was released
-        self.lists: dict[Hashable, list[DelayedOperation]] = {}  # guarded by: lock
-
-
 class Purgatory:
     """Operations of one kind, each watched under its keys and timed.
 
@@ -226,9 +215,9 @@ class Purgatory:
         self.name = name  # fixed before start; the metrics' delayedOperation label
         self._timer = Timer(clock)
         self._purge_interval = purge_interval  # fixed before start
-        self._shards = tuple(Shard() for _ in range(SHARD_COUNT))
-        self._added_lock = threading.Lock()  # a leaf
-        self._added_count = 0  # guarded by: _added_lock; operations watched so far, without purged ones
+        self._lock = threading.Lock()  # a leaf: operations are tried only after it was released
+        self._lists: dict[Hashable, list[DelayedOperation]] = {}  # guarded by: _lock; by key
+        self._added_count = 0  # guarded by: _lock; operations watched so far, without purged ones
         self._is_running = False  # set by start, cleared by shutdown
         self._reaper = ServiceThread(f"ExpirationReaper-{broker_id}-{name}", f"reaper-{name}", self._reap, daemon=True)
 
@@ -258,31 +247,43 @@ class Purgatory:
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try every operation watched under `key`; return how many this call completed. Hold no lock."""
-        shard = self._shards[hash(key) % SHARD_COUNT]
+        return self.check_all((key,))
+
+    def check_all(self, keys: Collection[Hashable]) -> int:
+        """Try every operation watched under any of these keys, once; return how many this call completed.
+
+        Hold no lock.
+        """
+        lists = self._lists
         # Why unlocked: this runs after every append, mostly in vain. A watcher added after this check tries again
         # itself (rule 3), and the caller changed the state before.
-        if key not in shard.lists:
+        if not lists:
             return 0
-        with shard.lock:
-            watched = list(shard.lists.get(key, ()))
+        watched = [key for key in keys if key in lists]
+        if not watched:
+            return 0
+        operations: dict[DelayedOperation, None] = {}  # Why no set: it has no order
+        with self._lock:
+            for key in watched:
+                operations.update(dict.fromkeys(lists.get(key, ())))
         completed = 0
         is_stale = False
-        for operation in watched:
+        for operation in operations:
             if operation.is_completed:
                 is_stale = True
-            elif operation.safe_try_complete():
-                completed += 1
+                continue
+            try:
+                completed += operation.safe_try_complete()
+            except Exception:  # Why: a bug of one request must not hold the others back
+                log.exception("trying an operation that waits in purgatory %s failed", self.name)
         if completed or is_stale:
-            self._drop_completed(shard, key)
+            self._drop_completed(watched)
         return completed
 
     def watched(self) -> int:
         """Return the length of all watch lists (PurgatorySize): an operation counts once a key."""
-        count = 0
-        for shard in self._shards:
-            with shard.lock:
-                count += sum(map(len, shard.lists.values()))
-        return count
+        with self._lock:
+            return sum(map(len, self._lists.values()))
 
     @property
     def timer(self) -> Timer:
@@ -302,26 +303,23 @@ class Purgatory:
     ) -> list[tuple[DelayedOperation, list[Hashable]]]:
         """Return up to `limit` waiting operations, the oldest of those examined, each with (some of) its keys.
 
-        `is_wanted` selects keys. If there are many, not all are examined: no shard stays locked for longer than it
-        takes to copy LOOKS_A_SHARD entries.
+        `is_wanted` selects keys. Not more than LOOKS_MAX are examined; the lock is held to copy one list at a time.
         """
         found: dict[DelayedOperation, list[Hashable]] = {}
-        for shard in self._shards:
-            examined: list[tuple[Hashable, list[DelayedOperation]]] = []
-            left = LOOKS_A_SHARD
-            with shard.lock:
-                for key, operations in shard.lists.items():
-                    if left <= 0:
-                        break
-                    if is_wanted(key):
-                        examined.append((key, operations[:left]))
-                        left -= len(operations)
-            for key, operations in examined:
-                waiting = [
-                    operation for operation in operations if not operation.is_completed
-                ]  # others linger (rule 4)
-                for operation in waiting[:limit]:
-                    found.setdefault(operation, []).append(key)
+        left = LOOKS_MAX
+        with self._lock:
+            keys = list(self._lists)
+        for key in keys:
+            if left <= 0:
+                break
+            if not is_wanted(key):
+                continue
+            with self._lock:
+                operations = self._lists.get(key, [])[:left]
+            left -= len(operations)
+            waiting = [operation for operation in operations if not operation.is_completed]  # others linger (rule 4)
+            for operation in waiting[:limit]:
+                found.setdefault(operation, []).append(key)
         return sorted(found.items(), key=lambda item: item[0].started_ms)[:limit]
 
     def advance(self) -> int:
@@ -344,43 +342,38 @@ class Purgatory:
             return False
         operation.is_watched = True
         with operation.lock:
-            for key in keys:
-                if operation.is_completed:
-                    break
-                self._watch(key, operation)
-            with self._added_lock:
+            with self._lock:
+                for key in keys:
+                    self._lists.setdefault(key, []).append(operation)
                 self._added_count += 1
             return not operation.is_completed and operation.try_complete()
 
-    def _watch(self, key: Hashable, operation: DelayedOperation) -> None:
-        shard = self._shards[hash(key) % SHARD_COUNT]
-        with shard.lock:
-            shard.lists.setdefault(key, []).append(operation)
-
-    def _drop_completed(self, shard: Shard, key: Hashable) -> int:
-        with shard.lock:
-            operations = shard.lists.get(key)
-            if operations is None:
-                return 0
-            remaining = [operation for operation in operations if not operation.is_completed]
-            if remaining:
-                shard.lists[key] = remaining
-            else:
-                del shard.lists[key]
-            return len(operations) - len(remaining)
+    def _drop_completed(self, keys: Iterable[Hashable]) -> int:
+        dropped = 0
+        with self._lock:
+            for key in keys:
+                operations = self._lists.get(key)
+                if operations is None:
+                    continue
+                remaining = [operation for operation in operations if not operation.is_completed]
+                dropped += len(operations) - len(remaining)
+                if remaining:
+                    self._lists[key] = remaining
+                else:
+                    del self._lists[key]
+        return dropped
 
     def _maybe_purge(self) -> None:
         """Drop completed operations from all lists if more of them than the purge interval may linger."""
-        with self._added_lock:
+        with self._lock:
             delayed = self.delayed()
             if self._added_count - delayed <= self._purge_interval:
                 return
             self._added_count = delayed
+            keys = list(self._lists)
         purged = 0
-        for shard in self._shards:
-            with shard.lock:
-                keys = list(shard.lists)
-            purged += sum(self._drop_completed(shard, key) for key in keys)
+        for key in keys:  # Why one at a time: the lock is free in between
+            purged += self._drop_completed((key,))
         log.debug("purged %d completed operations from purgatory %s", purged, self.name)
 
     def _reap(self) -> None:

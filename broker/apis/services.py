@@ -83,10 +83,6 @@ class Services:
     recovery: RecoveryReporter
     client_metrics: ClientMetricsManager
 
-    def wake_idle(self, keys: Sequence[TopicPartition]) -> None:
-        """Try the requests that wait for idle partitions: see ReplicaManager."""
-        self.replica_manager.wake_idle(keys)
-
-    def complete_delayed(self, key: TopicPartition) -> None:
-        """Try every other request that waits for `key`. The caller (a handler, between requests) holds no lock."""
-        self.replica_manager.complete_watchers(key)
+    def complete_all_delayed(self, keys: Sequence[TopicPartition]) -> None:
+        """Try every request that waits for one of `keys`. The caller (a handler, between requests) holds no lock."""
+        self.replica_manager.complete_all_delayed(keys)

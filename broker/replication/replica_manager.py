@@ -231,31 +231,27 @@ class ReplicaManager:
         self.complete_all_delayed((tp,))
 
     def complete_all_delayed(self, tps: Collection[TopicPartition]) -> None:
-        """The same for several: one response tells of all, and each request for idle ones is tried once."""
-        self.wake_idle(tps)
-        for tp in tps:
-            self.complete_watchers(tp)
-
-    def complete_watchers(self, tp: TopicPartition) -> None:
-        """Wake those that watch it; the rest of `complete_delayed`, after `wake_idle`."""
+        """The same for several: one response tells of all, and each operation is tried once."""
+        try:
+            self._wake_idle(tps)
+        except Exception:  # Why: a bug in a session must not hold back what watches the partitions
+            log.exception("waking what is idle failed")
         purgatories = self.purgatories
-        purgatories.produce.check_and_complete(tp)
-        purgatories.fetch.check_and_complete(tp)
-        purgatories.delete_records.check_and_complete(tp)
-        purgatories.share_fetch.check_and_complete(tp)
+        purgatories.produce.check_all(tps)
+        purgatories.fetch.check_all(tps)
+        purgatories.delete_records.check_all(tps)
+        purgatories.share_fetch.check_all(tps)
 
-    def wake_idle(self, tps: Iterable[TopicPartition]) -> None:
-        """Read these partitions again in the sessions where they are idle; try their waiting requests once.
-
-        It comes before `complete_watchers` of each.
-        """
+    def _wake_idle(self, tps: Iterable[TopicPartition]) -> None:
+        """Read these partitions again in the sessions where they are idle; try their waiting requests once."""
         idle_partitions = self.idle_partitions
+        idle = [tp for tp in tps if idle_partitions.has(tp)]
+        if not idle:  # Why first: it is so after nearly every append
+            return
         sessions: dict[Hashable, None] = {}  # Why no set: the order must not depend on addresses (`tests/simulation`)
-        for tp in tps:
-            if idle_partitions.has(tp):
-                sessions.update(dict.fromkeys(idle_partitions.wake(tp)))
-        for session in sessions:
-            self.purgatories.fetch.check_and_complete(session)
+        for tp in idle:
+            sessions.update(dict.fromkeys(idle_partitions.wake(tp)))
+        self.purgatories.fetch.check_all(sessions)
 
     def maybe_shrink_isrs(self) -> None:
         """Propose smaller ISRs where followers lag; a periodic task."""

@@ -90,11 +90,8 @@ def _throttled(answer: Ending, ms: int) -> Ending:
 class DispatcherServices(Protocol):
     """What the dispatcher itself needs of the services that it passes to APIs."""
 
-    def wake_idle(self, keys: Any) -> None:
-        """Called before `complete_delayed` of each of these, holding no lock."""
-
-    def complete_delayed(self, key: Any) -> None:
-        """Try the operations watched under a key; called holding no lock."""
+    def complete_all_delayed(self, keys: Any) -> None:
+        """Try the operations watched under any of these keys; called holding no lock."""
 
 
 class RefusedError(Exception):
@@ -360,11 +357,6 @@ class Dispatcher:
     def _complete_moved(self, keys: list[Hashable]) -> None:
         """Try the operations that wait for what the API changed; no lock is held here."""
         try:
-            self._services.wake_idle(keys)
+            self._services.complete_all_delayed(keys)
         except Exception:
-            log.exception("waking what is idle failed")
-        for key in keys:
-            try:
-                self._services.complete_delayed(key)
-            except Exception:
-                log.exception("completing what waits for %s failed", key)
+            log.exception("completing what waits for %s failed", keys)

@@ -50,10 +50,7 @@ class ControllerServices:
     raft: RaftClient | None = None  # this controller's replica; None without a quorum
     attempts: Attempts = field(default_factory=Attempts)  # owner: event thread; of forwarded requests
 
-    def wake_idle(self, keys: Any) -> None:
-        """Do nothing: a controller has no fetch sessions."""
-
-    def complete_delayed(self, key: Any) -> None:
+    def complete_all_delayed(self, keys: Any) -> None:
         """Do nothing: no request waits for a key here, since the event thread completes each one."""
 
 

@@ -68,6 +68,33 @@ def test_a_moved_key_completes_the_operations_that_wait_for_it(purgatory: Purgat
     assert purgatory.watched() == 1
 
 
+def test_of_several_moved_keys_an_operation_is_tried_once(purgatory: Purgatory) -> None:
+    both, other = Waiting(), Waiting()
+    purgatory.try_complete_else_watch(both, ["a", "b"])
+    purgatory.try_complete_else_watch(other, ["b"])
+    assert purgatory.check_all(["a", "unwatched", "b"]) == 0
+    assert (both.tries, other.tries) == (3, 3)
+    both.is_ready = other.is_ready = True
+    assert purgatory.check_all(["a", "b"]) == 2
+    assert (both.tries, other.tries) == (4, 4)
+    assert (purgatory.watched(), purgatory.delayed()) == (0, 0)
+
+
+def test_a_bug_in_an_operation_holds_no_other_back(purgatory: Purgatory, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Waiting):
+        def try_complete(self) -> bool:
+            if self.is_ready:
+                raise RuntimeError("our bug in trying")
+            return super().try_complete()
+
+    broken, sound = Broken(), Waiting()
+    purgatory.try_complete_else_watch(broken, ["a"])
+    purgatory.try_complete_else_watch(sound, ["a"])
+    broken.is_ready = sound.is_ready = True
+    assert purgatory.check_and_complete("a") == 1
+    assert "our bug in trying" in caplog.text
+
+
 def test_a_view_of_the_waiting_operations(purgatory: Purgatory, clock: FakeClock) -> None:
     """Oldest first, each once with its keys; bounded, without completed ones."""
     operations = [Waiting() for _ in range(5)]
@@ -95,7 +122,7 @@ def test_the_view_finds_operations_behind_completed_ones(clock: FakeClock) -> No
 
 
 def test_the_view_is_bounded_however_many_wait(purgatory: Purgatory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(purgatory_module, "LOOKS_A_SHARD", 20)
+    monkeypatch.setattr(purgatory_module, "LOOKS_MAX", 20)
     for _ in range(60):
         purgatory.try_complete_else_watch(Waiting(), ["a"])
     assert len(purgatory.waiting(1000)) == 20

@@ -41,13 +41,13 @@ def test_every_request_of_a_node_only_api_is() -> None:
     assert nodes_only(request)
 
 
-def test_a_moved_key_is_checked_in_every_purgatory() -> None:
+def test_moved_keys_are_checked_in_every_purgatory() -> None:
     """What handlers call after an API has returned is the replica manager's."""
     checked: list[object] = []
     services = Services(**{field.name: None for field in dataclasses.fields(Services)})  # type: ignore[arg-type]
-    services.replica_manager = type("Manager", (), {"complete_watchers": staticmethod(checked.append)})()  # type: ignore[assignment]
-    services.complete_delayed("key")  # type: ignore[arg-type]
-    assert checked == ["key"]
+    services.replica_manager = type("Manager", (), {"complete_all_delayed": staticmethod(checked.append)})()  # type: ignore[assignment]
+    services.complete_all_delayed(["key"])  # type: ignore[list-item]
+    assert checked == [["key"]]
 
 
 def test_unstable_versions_are_left_out() -> None:

@@ -94,7 +94,7 @@ def ask(
         answer = None if by is None else by.admit(row, request)
         answer = answer or row.handle(services, request)
         if isinstance(answer, Park):
-            waiting = Waiting(request, getattr(services, "complete_delayed", lambda _key: None))
+            waiting = Waiting(request, lambda key: services.complete_all_delayed([key]))
             waiting.wait(answer)
             assert waiting.response is not None, "the request waits"
             response = waiting.response

@@ -53,6 +53,22 @@ def test_an_internal_append_waits_for_the_in_sync_replicas(rig: BrokerRig) -> No
     assert outcomes == [(ErrorCode.NONE, 0)]
 
 
+def test_a_bug_in_waking_idle_partitions_holds_no_waiting_request_back(
+    rig: BrokerRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Session:
+        def wake(self, _key: Any) -> bool:
+            raise RuntimeError("our bug in waking")
+
+    rig.manager.idle_partitions.add(Session(), [(REPLICATED, ("t", 1))])  # type: ignore[arg-type]
+    outcomes: list[Any] = []
+    rig.manager.append_internal(REPLICATED, batch(b"a"), 1000, lambda *outcome: outcomes.append(outcome))
+    follow(rig, 0)
+    follow(rig, 1)
+    assert outcomes == [(ErrorCode.NONE, 0)]
+    assert "our bug in waking" in caplog.text
+
+
 def test_an_internal_append_times_out(rig: BrokerRig) -> None:
     outcomes: list[Any] = []
     rig.manager.append_internal(REPLICATED, batch(b"a"), 1000, lambda *outcome: outcomes.append(outcome))

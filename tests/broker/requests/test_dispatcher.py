@@ -416,20 +416,3 @@ def test_a_request_before_the_acls_have_arrived_closes_its_connection() -> None:
     request = Request(None, bench, CONTEXT, memoryview(bytearray(heartbeat("g")[4:])))
     dispatcher.handle(request, to_wake)
     assert request.action is Action.CLOSE
-
-
-def test_a_bug_in_waking_idle_partitions_holds_no_waiting_request_back(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def move_two(_services: Any, request: Request) -> Answer:
-        request.moved += ["a", "b"]
-        return Reply(k12_heartbeat.HeartbeatResponse())
-
-    def wake_idle(_keys: Any) -> None:
-        raise RuntimeError("our bug in waking")
-
-    bench = DispatcherBench({12: Api(12, "Heartbeat", (0, 4), move_two)})
-    monkeypatch.setattr(bench.services, "wake_idle", wake_idle, raising=False)
-    bench.handle(heartbeat("two"))
-    assert bench.services.completed == ["a", "b"]
-    assert "our bug in waking" in caplog.text

@@ -111,9 +111,8 @@ def _unread(broker: Any) -> Iterator[tuple[Any, str]]:
 
 def _waiting(purgatory: Any) -> list[Any]:
     found: dict[Any, None] = {}
-    for shard in purgatory._shards:
-        for operations in shard.lists.values():
-            found.update((operation, None) for operation in operations if not operation.is_completed)
+    for operations in purgatory._lists.values():
+        found.update((operation, None) for operation in operations if not operation.is_completed)
     return list(found)
 
 

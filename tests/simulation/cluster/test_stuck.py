@@ -39,7 +39,7 @@ def broker(
         requests=SimpleNamespace(queue=list(requests), sleeping_handlers=lambda: sleeping), _responses={}
     )
     processor = SimpleNamespace(connections=lambda: [connection], _is_reading=is_reading)
-    purgatory = SimpleNamespace(_shards=(), name="none")
+    purgatory = SimpleNamespace(_lists={}, name="none")
     network = SimpleNamespace(channel=channel, sockets=SimpleNamespace(processors=lambda: [processor]))
     socket = SimpleNamespace(pollable=SimpleNamespace(received=received))
     return SimpleNamespace(

@@ -326,9 +326,7 @@ class BrokerRig:
         if isinstance(answer, Park):
             waiting = Waiting(request, self.manager.complete_delayed)
             waiting.wait(answer)
-        self.services.wake_idle(moved)
-        for key in moved:
-            self.services.complete_delayed(key)
+        self.services.complete_all_delayed(moved)
         assert self.manager.hosted.violations() == []
         if isinstance(answer, Park):
             return waiting if waiting.response is None else waiting.response

@@ -65,14 +65,11 @@ class Services:
         self.fetching: list[Any] = []  # the connection of each fetch
         self.table = make_api_table()
 
-    def wake_idle(self, keys: Any) -> None:
-        pass
-
-    def complete_delayed(self, key: Any) -> None:
-        self.completed.append(key)
-        if key == "broken":
+    def complete_all_delayed(self, keys: Any) -> None:
+        self.completed += keys
+        if "broken" in keys:
             raise RuntimeError("our bug in completing")
-        self.purgatory.check_and_complete(key)
+        self.purgatory.check_all(keys)
 
 
 def handle_heartbeat(services: Services, request: Request) -> Answer:
