@@ -82,6 +82,10 @@ ADDS_FROM: Final = 12
 
 _MIN_BATCH_SIZE: Final = LOG_OVERHEAD + LEGACY_BATCH_SIZE_MIN  # the smallest that any format ever had
 _ZSTD: Final = int(CompressionType.ZSTD)
+_NOT_LEADER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+# Why: looked up for every batch
+_INTERNAL_TOPICS: Final = INTERNAL_TOPICS
+_CLIENT: Final = AppendOrigin.CLIENT
 
 Awaited = tuple[TopicPartition, "PartitionProduceResponse", "Partition", "LogAppendInfo"]
 
@@ -162,14 +166,13 @@ def operation_of(version: int) -> Operation:
 def _produce(services: Services, request: Request, verdict: Verdict) -> Answer:
     message: ProduceRequest = request.message
     acks = message.acks
-    snapshot = services.metadata_cache.snapshot
-    uses_ids = request.version >= TOPIC_IDS_FROM
+    names = services.metadata_cache.snapshot.topic_names if request.version >= TOPIC_IDS_FROM else None
     responses: list[TopicProduceResponse] = []
-    answered: list[tuple[TopicPartition, PartitionProduceResponse]] = []
-    awaited: list[Awaited] = []
+    appends = _Appends(services, request, message, verdict)
+    answered, awaited = appends.answered, appends.awaited
     access = request.access
     for topic in message.topic_data:
-        name = snapshot.topic_names.get(topic.topic_id) if uses_ids else topic.name
+        name = topic.name if names is None else names.get(topic.topic_id)
         partition_responses = []
         is_allowed = access is None or name is None or access.allows(rights.PRODUCE_TOPIC, name)
         for data in topic.partition_data:
@@ -182,9 +185,7 @@ def _produce(services: Services, request: Request, verdict: Verdict) -> Answer:
                     index=data.index, error_code=ErrorCode.UNKNOWN_TOPIC_ID, base_offset=-1
                 )
             else:
-                tp = TopicPartition(name, data.index)
-                response = _append(services, request, tp, data.records, acks, awaited, verdict)
-                answered.append((tp, response))
+                response = appends.append(name, data.index, data.records)
             partition_responses.append(response)
         responses.append(
             TopicProduceResponse(name=name or "", topic_id=topic.topic_id, partition_responses=partition_responses)
@@ -209,41 +210,55 @@ def _all_safe(awaited: list[Awaited]) -> bool:
     return True
 
 
-def _append(
-    services: Services,
-    request: Request,
-    tp: TopicPartition,
-    records: memoryview | None,
-    acks: int,
-    awaited: list[Awaited],
-    verdict: Verdict,
-) -> PartitionProduceResponse:
-    manager = services.replica_manager
-    try:
-        if tp.topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {tp.topic}")
-        checked = _check_batch(records, request.version, request.message.transactional_id)
-        if tp in verdict.errors:
-            raise produce_error(verdict.errors[tp], operation_of(request.version))
-    except ApiError as error:
-        return _failed(tp, FailedAppend(error.code, error_message=error.message))
-    try:
-        info, partition = manager.append_one(
-            tp, checked, required_acks=acks, origin=AppendOrigin.CLIENT, guard=verdict.guards.get(tp)
+class _Appends:
+    """The appends of one request: what they have in common, and what became of them."""
+
+    __slots__ = ("acks", "answered", "awaited", "errors", "guards", "manager", "request", "transactional_id", "version")
+
+    def __init__(self, services: Services, request: Request, message: ProduceRequest, verdict: Verdict) -> None:
+        self.manager = services.replica_manager
+        self.request = request
+        self.version = request.version
+        self.acks = message.acks
+        self.transactional_id = message.transactional_id
+        self.guards = verdict.guards
+        self.errors = verdict.errors
+        self.answered: list[tuple[TopicPartition, PartitionProduceResponse]] = []
+        self.awaited: list[Awaited] = []
+
+    def append(self, topic: str, index: int, records: memoryview | None) -> PartitionProduceResponse:
+        """Append a partition's batch; return its response."""
+        tp = self.manager.hosted.name_of(topic, index)
+        response = self._append(tp, topic, records)
+        self.answered.append((tp, response))
+        return response
+
+    def _append(self, tp: TopicPartition, topic: str, records: memoryview | None) -> PartitionProduceResponse:
+        manager, request = self.manager, self.request
+        try:
+            if topic in _INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+            checked = _check_batch(records, self.version, self.transactional_id)
+            if self.errors and tp in self.errors:
+                raise produce_error(self.errors[tp], operation_of(self.version))
+        except ApiError as error:
+            return _failed(tp, FailedAppend(error.code, error_message=error.message))
+        guard = self.guards.get(tp) if self.guards else None
+        try:
+            info, partition = manager.append_one(tp, checked, required_acks=self.acks, origin=_CLIENT, guard=guard)
+        except ApiError as error:
+            return _failed(tp, manager.failed_append(tp, error))
+        request.moved.append(tp)
+        response = PartitionProduceResponse(
+            index=tp.partition,
+            error_code=0,
+            base_offset=info.first_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
         )
-    except ApiError as error:
-        return _failed(tp, manager.failed_append(tp, error))
-    request.moved.append(tp)
-    response = PartitionProduceResponse(
-        index=tp.partition,
-        error_code=0,
-        base_offset=info.first_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-    )
-    if acks == -1:
-        awaited.append((tp, response, partition, info))
-    return response
+        if self.acks == -1:
+            self.awaited.append((tp, response, partition, info))
+        return response
 
 
 def _check_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
@@ -268,7 +283,7 @@ def _check_batch(records: memoryview | None, version: int, transactional_id: str
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if attributes & TRANSACTIONAL_BIT and transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return records[:batch_size]
+    return records if batch_size == size else records[:batch_size]
 
 
 def _failed(tp: TopicPartition, result: FailedAppend) -> PartitionProduceResponse:
@@ -353,7 +368,7 @@ def _finish(
     if services.quotas.is_active:
         request.throttle = services.quotas.charge_produce(request, is_silent=False)
     codes = request.error_codes = [p.error_code for topic in reply.responses for p in topic.partition_responses]
-    if request.version < REDIRECTS_FROM or not any(codes):
+    if request.version < REDIRECTS_FROM or _NOT_LEADER not in codes:
         return reply
     nodes: dict[int, NodeEndpoint] = {}
     for tp, response in answered:

@@ -9,14 +9,14 @@ Source: Kafka's HostedPartition and ReplicaManager.getPartitionOrException (4.3)
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.metadata_cache import MetadataCache
     from barnabas.broker.replication.partition import Partition
-    from barnabas.common.topic_partition import TopicPartition
 
 
 class HostedPartitions:
@@ -42,6 +42,12 @@ class HostedPartitions:
     def find(self, tp: TopicPartition) -> Partition | None:
         """The partition, or None if this broker does not hold it, or its disk failed."""
         return self._online.get(tp)
+
+    def name_of(self, topic: str, index: int) -> TopicPartition:
+        """The name of a partition, hosted or not; of a hosted one it is at hand, and making one takes longer."""
+        key: Any = (topic, index)
+        partition = self._online.get(key)
+        return TopicPartition(topic, index) if partition is None else partition.tp
 
     def online(self) -> list[Partition]:
         """Every partition whose disk works."""
