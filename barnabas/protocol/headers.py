@@ -22,9 +22,9 @@ from barnabas.protocol.schema import Message, Part
 
 SIZE_BYTES: Final = 4
 
-_KEY_AND_VERSION: Final = struct.Struct(">hh")
 _FIXED: Final = struct.Struct(">hhi")
-_FIXED_AND_LENGTH: Final = struct.Struct(">hhih")
+_LENGTH_BYTES: Final = 2
+_LENGTH_MAX: Final = 0x7FFF
 _CORRELATION_ID: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
@@ -90,14 +90,15 @@ def decode_request_header(buffer: bytes | memoryview, offset: int = 0) -> tuple[
 
 
 def _decode_request_header(buffer: bytes | memoryview, offset: int) -> tuple[RequestHeader, int]:
-    key, version = _KEY_AND_VERSION.unpack_from(buffer, offset)
+    key, version, correlation_id = _FIXED.unpack_from(buffer, offset)
     header_version = request_header_version(key, version)
+    position = offset + _FIXED.size
     if header_version == 0:
-        return RequestHeader(*_FIXED.unpack_from(buffer, offset)), offset + _FIXED.size
-    key, version, correlation_id, length = _FIXED_AND_LENGTH.unpack_from(buffer, offset)
-    position = offset + _FIXED_AND_LENGTH.size
+        return RequestHeader(key, version, correlation_id), position
+    length = buffer[position] << 8 | buffer[position + 1]
+    position += _LENGTH_BYTES
     client_id = None
-    if length >= 0:
+    if length <= _LENGTH_MAX:  # else it is negative: null
         start, position = position, position + length
         if position > len(buffer):
             raise MalformedMessageError("client_id passes the end of the request")
@@ -122,7 +123,7 @@ def encode_request_header(header: RequestHeader) -> bytes:
         client_id = b"\xff\xff"
     else:
         text = header.client_id.encode()
-        if len(text) > 0x7FFF:
+        if len(text) > _LENGTH_MAX:
             raise EncodeError(f"client_id of {len(text)} bytes is too long")
         client_id = len(text).to_bytes(2, "big") + text
     tags = tag_section((), header.unknown_tagged_fields) if version == 2 else b""
@@ -170,9 +171,7 @@ def response_parts(header: RequestHeader, message: Message, encoded: bytes | Non
     parts: list[Part] = message.encode_parts(version) if encoded is None else [encoded]
     if len(parts) == 1 and isinstance(parts[0], bytes):  # nearly every response
         return [layout.pack(size + len(parts[0]), header.correlation_id) + parts[0]]
-    for part in parts:
-        size += len(part) if isinstance(part, bytes) else _part_size(part)
-    head = layout.pack(size, header.correlation_id)
+    head = layout.pack(size + frame_size(parts), header.correlation_id)
     if parts and isinstance(parts[0], bytes):
         parts[0] = head + parts[0]
     else:
@@ -181,10 +180,11 @@ def response_parts(header: RequestHeader, message: Message, encoded: bytes | Non
 
 
 def frame_size(parts: list[Part]) -> int:
-    """Return how many bytes a whole response frame has, by its own first four."""
-    head = parts[0]
-    assert isinstance(head, bytes), "a frame begins with its size"
-    return SIZE_BYTES + int.from_bytes(head[:SIZE_BYTES], "big")
+    """Return how many bytes a whole response frame has."""
+    size = 0
+    for part in parts:
+        size += len(part) if isinstance(part, bytes) else _part_size(part)
+    return size
 
 
 def _part_size(part: Part) -> int:
