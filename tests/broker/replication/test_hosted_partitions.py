@@ -63,3 +63,10 @@ def test_an_offline_partition_is_a_storage_error_until_it_is_added_or_removed(ri
     hosted.mark_offline(LED)
     assert hosted.remove(LED) is None
     assert error_of(rig, LED) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_name_of_a_hosted_partition_is_made_once(rig: BrokerRig) -> None:
+    hosted = rig.manager.hosted
+    assert hosted.name_of("t", 0) is hosted.get(LED).tp
+    assert [hosted.name_of("t", index) for index in range(4)] == [LED, FOLLOWED, FOREIGN, UNKNOWN]
+    assert isinstance(hosted.name_of("t", 3), TopicPartition)
