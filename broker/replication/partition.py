@@ -282,9 +282,9 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_behind else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def update_follower(
-        self, broker_id: int, *, fetch_offset: int, log_start_offset: int, broker_epoch: int
+        self, broker_id: int, *, fetch_offset: int, log_start_offset: int, now_ms: int, broker_epoch: int
     ) -> tuple[bool, IsrProposal | None]:
-        """Note a follower's fetch: every record below `fetch_offset` is on its disk.
+        """Note a follower's fetch at `now_ms` (monotonic): every record below `fetch_offset` is on its disk.
 
         Returns whether a watermark moved, and a change of the ISR to submit if the follower may join it now.
         """
@@ -301,6 +301,7 @@ class Partition:
                 state,
                 fetch_offset=fetch_offset,
                 log_start_offset=log_start_offset,
+                now_ms=now_ms,
                 leader_log_end_offset=log.log_end_offset,
                 broker_epoch=broker_epoch,
             )

@@ -116,6 +116,7 @@ class ReplicaManager:
             self.isr_updates,
             self.quotas.leader,
             make_selector(config.replica_selector_class, metadata_cache, clock),
+            clock,
         )
         self._register_gauges()
 

@@ -81,15 +81,16 @@ class Followers:
         *,
         fetch_offset: int,
         log_start_offset: int,
+        now_ms: int,
         leader_log_end_offset: int,
         broker_epoch: int,
     ) -> ReplicaState:
-        """Record that the follower of `state` fetched from `fetch_offset` now; returns its new state."""
+        """Record that the follower of `state` fetched from `fetch_offset` at `now_ms`; returns its new state."""
         following = next_replica_state(
             state,
             fetch_offset=fetch_offset,
             log_start_offset=log_start_offset,
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=now_ms,
             leader_log_end_offset=leader_log_end_offset,
             broker_epoch=broker_epoch,
         )
@@ -100,9 +101,7 @@ class Followers:
         """Record that a follower, if there still is one of this id, had caught up at `fetched_ms` (monotonic)."""
         state = self.states.get(broker_id)
         if state is not None and fetched_ms > state.last_fetch_ms:
-            following = state._replace(
-                last_fetch_ms=fetched_ms, last_caught_up_ms=max(state.last_caught_up_ms, fetched_ms)
-            )
+            following = state.caught_up_at(max(state.last_caught_up_ms, fetched_ms), fetched_ms)
             self.states = {**self.states, broker_id: following}
 
     def low_watermark(self, log_start_offset: int) -> int:

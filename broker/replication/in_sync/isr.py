@@ -11,21 +11,53 @@ Source: Kafka's Partition.maybeIncrementLeaderHW, Replica.updateFetchStateOrThro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
 
 
-class ReplicaState(NamedTuple):
-    """A follower as its leader knows it from its fetches. Times are monotonic milliseconds."""
+class ReplicaState:
+    """A follower as its leader knows it from its fetches. Times are monotonic milliseconds. A value: never changed."""
 
-    broker_id: int
-    log_end_offset: int = UNKNOWN_OFFSET
-    log_start_offset: int = UNKNOWN_OFFSET
-    last_caught_up_ms: int = 0
-    last_fetch_ms: int = 0
-    last_fetch_leader_log_end_offset: int = 0  # the leader's LEO at the follower's last fetch
-    broker_epoch: int = -1  # from its fetches (KIP-903)
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "last_caught_up_ms",
+        "last_fetch_leader_log_end_offset",
+        "last_fetch_ms",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        log_end_offset: int = UNKNOWN_OFFSET,
+        log_start_offset: int = UNKNOWN_OFFSET,
+        last_caught_up_ms: int = 0,
+        last_fetch_ms: int = 0,
+        last_fetch_leader_log_end_offset: int = 0,
+        broker_epoch: int = -1,
+    ) -> None:
+        self.broker_id = broker_id
+        self.log_end_offset = log_end_offset
+        self.log_start_offset = log_start_offset
+        self.last_caught_up_ms = last_caught_up_ms
+        self.last_fetch_ms = last_fetch_ms
+        self.last_fetch_leader_log_end_offset = last_fetch_leader_log_end_offset  # the LEO at the last fetch
+        self.broker_epoch = broker_epoch  # from its fetches (KIP-903)
+
+    def caught_up_at(self, last_caught_up_ms: int, last_fetch_ms: int) -> ReplicaState:
+        """The same follower with other times."""
+        return ReplicaState(
+            self.broker_id,
+            self.log_end_offset,
+            self.log_start_offset,
+            last_caught_up_ms,
+            last_fetch_ms,
+            self.last_fetch_leader_log_end_offset,
+            self.broker_epoch,
+        )
 
     def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it has every record, or had every record at a moment within the allowed lag."""
@@ -52,7 +84,7 @@ def next_replica_state(
         caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
     else:
         caught_up_ms = state.last_caught_up_ms
-    return ReplicaState(  # Why positional: one is made for each partition of each fetch; keywords double the cost
+    return ReplicaState(
         state.broker_id,
         fetch_offset,
         log_start_offset,
@@ -75,7 +107,7 @@ def reset_replica_state(
             last_fetch_ms=caught_up_ms,
             last_fetch_leader_log_end_offset=leader_log_end_offset if is_in_sync else 0,
         )
-    return state._replace(last_caught_up_ms=caught_up_ms)
+    return state.caught_up_at(caught_up_ms, state.last_fetch_ms)
 
 
 def next_high_watermark(

@@ -46,11 +46,25 @@ class IsrUpdates:
         self._failures = registry.meter(catalogue.FAILED_ISR_UPDATES_PER_SEC)
 
     def note_fetch(
-        self, partition: Partition, follower_id: int, *, fetch_offset: int, log_start_offset: int, broker_epoch: int
+        self,
+        partition: Partition,
+        follower_id: int,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        broker_epoch: int,
     ) -> bool:
-        """Note a follower's fetch and propose a larger ISR if it may join; returns whether a watermark moved."""
+        """Note a follower's fetch at `now_ms` (monotonic) and propose a larger ISR if it may join.
+
+        Returns whether a watermark moved.
+        """
         moved, proposal = partition.update_follower(
-            follower_id, fetch_offset=fetch_offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch
+            follower_id,
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+            broker_epoch=broker_epoch,
         )
         if proposal is not None:
             self._submit(partition, proposal)

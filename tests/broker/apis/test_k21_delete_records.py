@@ -50,8 +50,9 @@ def test_deletion_waits_for_the_followers(rig):
     partition = rig.manager.partition(TopicPartition("w", 0))
 
     def follow(log_start_offset):
+        now_ms = rig.clock.monotonic_ms()
         rig.manager.isr_updates.note_fetch(
-            partition, 2, fetch_offset=1, log_start_offset=log_start_offset, broker_epoch=1
+            partition, 2, fetch_offset=1, log_start_offset=log_start_offset, now_ms=now_ms, broker_epoch=1
         )
         rig.manager.complete_delayed(partition.tp)
 
@@ -66,5 +67,7 @@ def test_a_deletion_without_a_timeout_expires_at_once(rig):
     rig.push({"w": [state(1, (1, 2))]})
     rig.answer(produce(batch(b"v"), topic="w"), 9)
     partition = rig.manager.partition(TopicPartition("w", 0))
-    rig.manager.isr_updates.note_fetch(partition, 2, fetch_offset=1, log_start_offset=0, broker_epoch=1)
+    rig.manager.isr_updates.note_fetch(
+        partition, 2, fetch_offset=1, log_start_offset=0, now_ms=rig.clock.monotonic_ms(), broker_epoch=1
+    )
     assert outcome(delete(rig, 1, topic="w", timeout_ms=-1))[0] == ErrorCode.REQUEST_TIMED_OUT

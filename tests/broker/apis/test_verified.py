@@ -137,7 +137,9 @@ def test_with_acks_all_it_waits_twice(rig: VerifiedApiRig) -> None:
     assert waiting.response is None
     partition = rig.manager.find(T0)
     assert partition is not None
-    rig.manager.isr_updates.note_fetch(partition, 2, fetch_offset=1, log_start_offset=0, broker_epoch=-1)
+    rig.manager.isr_updates.note_fetch(
+        partition, 2, fetch_offset=1, log_start_offset=0, now_ms=rig.clock.monotonic_ms(), broker_epoch=-1
+    )
     rig.manager.complete_delayed(T0)
     assert row(waiting.response).error_code == NONE
 

@@ -22,7 +22,7 @@ def rig() -> Iterator[BrokerRig]:
     made.push({"t": [state(1, (1, 2))]})
     made.answer(produce(batch(b"a", b"b")), 9)
     partition = made.manager.partition(TP)
-    partition.update_follower(2, fetch_offset=1, log_start_offset=0, broker_epoch=1)
+    partition.update_follower(2, fetch_offset=1, log_start_offset=0, now_ms=0, broker_epoch=1)
     assert partition.high_watermark == 1
     made.high_watermarks.write(made.manager.partitions())
     yield made

@@ -108,7 +108,7 @@ def test_the_sessions_with_news_are_returned(rig: BrokerRig) -> None:
 def test_a_follower_that_fetched_while_nothing_happened_does_not_lag(rig: BrokerRig) -> None:
     """Rule 4: the append comes long after the last fetch that read the partition."""
     partition = rig.manager.partition(TP)
-    fetched: Any = {"fetch_offset": 2, "log_start_offset": 0, "broker_epoch": 33}
+    fetched: Any = {"fetch_offset": 2, "log_start_offset": 0, "broker_epoch": 33, "now_ms": rig.clock.monotonic_ms()}
     partition.update_follower(2, **fetched)
     rig.clock.advance_ms(29_000)
     partition.note_still_fetched(2, rig.clock.monotonic_ms(), 3)

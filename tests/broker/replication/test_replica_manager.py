@@ -28,7 +28,9 @@ def rig() -> Iterator[BrokerRig]:
 
 def follow(rig: BrokerRig, offset: int) -> None:
     partition = rig.manager.partition(REPLICATED)
-    if rig.manager.isr_updates.note_fetch(partition, 2, fetch_offset=offset, log_start_offset=0, broker_epoch=1):
+    if rig.manager.isr_updates.note_fetch(
+        partition, 2, fetch_offset=offset, log_start_offset=0, now_ms=rig.clock.monotonic_ms(), broker_epoch=1
+    ):
         rig.manager.complete_delayed(REPLICATED)
 
 

@@ -41,7 +41,12 @@ def reset(followers: Followers, *, is_new_leader: bool = True, is_new_epoch: boo
 
 def fetch(followers: Followers, id_: int, offset: int, *, start: int = 0, epoch: int = 5) -> None:
     followers.note_fetch(
-        followers.states[id_], fetch_offset=offset, log_start_offset=start, leader_log_end_offset=10, broker_epoch=epoch
+        followers.states[id_],
+        fetch_offset=offset,
+        log_start_offset=start,
+        now_ms=followers._clock.monotonic_ms(),
+        leader_log_end_offset=10,
+        broker_epoch=epoch,
     )
 
 
