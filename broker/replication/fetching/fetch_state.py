@@ -25,23 +25,51 @@ INITIAL_SESSION_EPOCH = 0
 FIRST_PAUSE_MS = 10
 
 
-class FetchState(NamedTuple):
-    """The position and delay of a partition that is being fetched.
+class FetchState:
+    """The position and delay of a partition that is being fetched. A value: never changed.
 
     `delayed_until_ms` is on the monotonic clock, 0 = not delayed. `refusals` counts consecutive answers of a leader
     that does not know of its leadership yet.
     """
 
-    partition: Partition
-    leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    delayed_until_ms: int = 0
-    refusals: int = 0
+    __slots__ = ("delayed_until_ms", "fetch_offset", "last_fetched_epoch", "leader_epoch", "partition", "refusals")
+
+    def __init__(
+        self,
+        partition: Partition,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        delayed_until_ms: int = 0,
+        refusals: int = 0,
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.delayed_until_ms = delayed_until_ms
+        self.refusals = refusals
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether it may be fetched now."""
         return now_ms >= self.delayed_until_ms
+
+    def at(self, fetch_offset: int, last_fetched_epoch: int) -> FetchState:
+        """The state after an answer of the leader: at this position, ready, and not refused."""
+        return FetchState(self.partition, self.leader_epoch, fetch_offset, last_fetched_epoch)
+
+    def delayed(self, until_ms: int) -> FetchState:
+        """The state of a partition that waits."""
+        return self._waiting(until_ms, self.refusals)
+
+    def refused(self, until_ms: int) -> FetchState:
+        """The state of a partition that waits since its leader has refused it once more."""
+        return self._waiting(until_ms, self.refusals + 1)
+
+    def _waiting(self, until_ms: int, refusals: int) -> FetchState:
+        return FetchState(
+            self.partition, self.leader_epoch, self.fetch_offset, self.last_fetched_epoch, until_ms, refusals
+        )
 
 
 def initial_state(partition: Partition) -> FetchState:
@@ -79,14 +107,31 @@ def truncation_offset(leader: EpochEnd, *, own: EpochEnd, log_end_offset: int, h
     return min(leader.end_offset, own.end_offset, log_end_offset)
 
 
-class Wanted(NamedTuple):
-    """The request for one partition."""
+class Wanted:
+    """The request for one partition. A value: never changed."""
 
-    topic_id: bytes
-    fetch_offset: int
-    log_start_offset: int
-    leader_epoch: int
-    last_fetched_epoch: int
+    __slots__ = ("fetch_offset", "last_fetched_epoch", "leader_epoch", "log_start_offset", "topic_id")
+
+    def __init__(
+        self, topic_id: bytes, fetch_offset: int, log_start_offset: int, leader_epoch: int, last_fetched_epoch: int
+    ) -> None:
+        self.topic_id = topic_id
+        self.fetch_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self.leader_epoch = leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wanted) and (
+            self.fetch_offset == other.fetch_offset
+            and self.log_start_offset == other.log_start_offset
+            and self.leader_epoch == other.leader_epoch
+            and self.last_fetched_epoch == other.last_fetched_epoch
+            and self.topic_id == other.topic_id
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.topic_id, self.fetch_offset))
 
 
 class Build(NamedTuple):

@@ -229,7 +229,6 @@ class ReplicaFetcher:
 
     def _fetch(self, ready: dict[TopicPartition, FetchState]) -> None:
         build = self._turns.build(_wanted)
-        names = self._turns.names
         config = self._config
         request = wire.FetchRequest(
             replica_state=wire.ReplicaState(replica_id=self._manager.broker_id, replica_epoch=self._broker_epoch()),
@@ -252,13 +251,14 @@ class ReplicaFetcher:
             return
         self._turns.session.accepted(response.session_id)
         for topic in response.responses:
-            name = names.get(topic.topic_id)
-            if name is None:
+            tps = self._turns.tps.get(topic.topic_id)
+            if tps is None:
                 continue
             for data in topic.partitions:
-                tp = TopicPartition(name, data.partition_index)
-                if tp in ready:
-                    self._handle(tp, ready[tp], data)
+                tp = tps.get(data.partition_index)
+                fetched = None if tp is None else ready.get(tp)
+                if tp is not None and fetched is not None:
+                    self._handle(tp, fetched, data)
 
     def _handle(self, tp: TopicPartition, fetched: FetchState, data: wire.PartitionData) -> None:
         """Act on one partition's response, unless the partition was moved or forgotten meanwhile."""
@@ -305,16 +305,14 @@ class ReplicaFetcher:
         partition = fetched.partition
         if data.diverging_epoch.epoch != NO_EPOCH or data.diverging_epoch.end_offset != -1:
             return self._truncate(fetched, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
-        following = fetched._replace(refusals=0) if fetched.refusals else fetched
+        following = fetched.at(fetched.fetch_offset, fetched.last_fetched_epoch) if fetched.refusals else fetched
         records = data.records
         if records:
             info = partition.append_as_follower(records, leader_epoch=fetched.leader_epoch)
             if info is None:
                 return fetched
             if info.last_offset >= fetched.fetch_offset:
-                following = following._replace(
-                    fetch_offset=info.last_offset + 1, last_fetched_epoch=info.leader_epoch, delayed_until_ms=0
-                )
+                following = fetched.at(info.last_offset + 1, info.leader_epoch)
                 self._manager.stats.replication_bytes_in(info.size_in_bytes)
                 self.bytes_in.mark(info.size_in_bytes)
                 if partition.role.is_reassigning:
@@ -338,7 +336,7 @@ class ReplicaFetcher:
         )
         partition.truncate_to(offset, leader_epoch=fetched.leader_epoch)
         self._manager.complete_delayed(partition.tp)
-        return fetched._replace(fetch_offset=offset, last_fetched_epoch=held.latest_epoch, delayed_until_ms=0)
+        return fetched.at(offset, held.latest_epoch)
 
     def _restart(self, fetched: FetchState) -> FetchState:
         """Truncate or restart a log whose end is outside the leader's log; returns where to continue."""
@@ -352,7 +350,7 @@ class ReplicaFetcher:
             log.warning("truncating %s to its leader's end %d", partition.tp, end)
             partition.truncate_to(end, leader_epoch=fetched.leader_epoch)
             self._manager.complete_delayed(partition.tp)
-            return fetched._replace(fetch_offset=end, last_fetched_epoch=held.latest_epoch)
+            return fetched.at(end, held.latest_epoch)
         start = self._leader_offset(fetched, EARLIEST_TIMESTAMP)
         if start is None:
             return self._delayed(fetched)
@@ -360,7 +358,7 @@ class ReplicaFetcher:
             log.warning("%s restarts empty at its leader's start %d", partition.tp, start)
             partition.truncate_fully_and_start_at(start, leader_epoch=fetched.leader_epoch)
             self._manager.complete_delayed(partition.tp)
-        return fetched._replace(fetch_offset=max(start, held.log_end_offset), last_fetched_epoch=held.latest_epoch)
+        return fetched.at(max(start, held.log_end_offset), held.latest_epoch)
 
     def _leader_offset(self, fetched: FetchState, timestamp: int) -> int | None:
         tp = fetched.partition.tp
@@ -381,11 +379,11 @@ class ReplicaFetcher:
         return None if found.error_code else int(found.offset)
 
     def _delayed(self, state: FetchState) -> FetchState:
-        return state._replace(delayed_until_ms=self._clock.monotonic_ms() + self._config.replica_fetch_backoff_ms)
+        return state.delayed(self._clock.monotonic_ms() + self._config.replica_fetch_backoff_ms)
 
     def _refused(self, state: FetchState) -> FetchState:
         pause_ms = refusal_pause_ms(state.refusals, self._config.replica_fetch_backoff_ms)
-        return state._replace(delayed_until_ms=self._clock.monotonic_ms() + pause_ms, refusals=state.refusals + 1)
+        return state.refused(self._clock.monotonic_ms() + pause_ms)
 
     def _give_up(self, tp: TopicPartition, fetched: FetchState, why: str) -> None:
         """Stop fetching a partition until a newer push adds it again."""
@@ -398,6 +396,7 @@ class ReplicaFetcher:
 
     def _topics(self, changed: dict[TopicPartition, Wanted]) -> list[wire.FetchTopic]:
         topics: dict[bytes, wire.FetchTopic] = {}
+        partition_max_bytes = self._config.replica_fetch_max_bytes
         for tp, item in changed.items():
             topic = topics.get(item.topic_id)
             if topic is None:
@@ -409,7 +408,7 @@ class ReplicaFetcher:
                     fetch_offset=item.fetch_offset,
                     last_fetched_epoch=item.last_fetched_epoch,
                     log_start_offset=item.log_start_offset,
-                    partition_max_bytes=self._config.replica_fetch_max_bytes,
+                    partition_max_bytes=partition_max_bytes,
                 )
             )
         return list(topics.values())

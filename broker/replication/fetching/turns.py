@@ -31,7 +31,7 @@ class Turns:
     def __init__(self) -> None:
         self.session = ClientSession()
         self.asked: dict[TopicPartition, FetchState] = {}  # the states of the next request, then of the last one
-        self.names: dict[bytes, str] = {}  # of the topics asked for, by id
+        self.tps: dict[bytes, dict[int, TopicPartition]] = {}  # those asked for, by topic id and index
         self.has_held_back = False
         self._delayed: dict[TopicPartition, None] = {}
         self._compares_all = True  # in the next request
@@ -67,12 +67,19 @@ class Turns:
         """Return what the request names."""
         if self._compares_all:
             wanted = {tp: wanted_of(state) for tp, state in self.asked.items()}
-            self.names = {item.topic_id: tp.topic for tp, item in wanted.items()}
+            self.tps = {}
+            self._note_tps(wanted)
             return self.session.build(wanted)
         wanted = {tp: wanted_of(self.asked[tp]) for tp in self._wanted}
-        for tp, item in wanted.items():
-            self.names[item.topic_id] = tp.topic
+        self._note_tps(wanted)
         return self.session.build_changes(wanted, self._gone)
+
+    def _note_tps(self, wanted: Mapping[TopicPartition, Wanted]) -> None:
+        for tp, item in wanted.items():
+            tps = self.tps.get(item.topic_id)
+            if tps is None:
+                tps = self.tps[item.topic_id] = {}
+            tps[tp.partition] = tp
 
     def _take_touched(
         self, states: Mapping[TopicPartition, FetchState], touched: Mapping[TopicPartition, None], now_ms: int

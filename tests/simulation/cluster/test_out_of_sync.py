@@ -7,7 +7,9 @@ from typing import Any
 
 from barnabas.broker.replication.fetching.fetch_state import FetchState
 from barnabas.broker.replication.in_sync.isr import ReplicaState
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.role import Role
+from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
 from tests.simulation.cluster.out_of_sync import out_of_sync
 
@@ -58,7 +60,7 @@ def test_replicas_that_are_in_sync_need_no_words() -> None:
 
 
 def test_each_side_of_a_missing_replica_is_shown() -> None:
-    state: Any = FetchState(None, 3, 6, 3, delayed_until_ms=NOW_MS + 20, refusals=2)  # type: ignore[arg-type]
+    state = FetchState(Partition(T0, bytes(16), 1, FakeClock()), 3, 6, 3, delayed_until_ms=NOW_MS + 20, refusals=2)
     fetcher = SimpleNamespace(
         leader_id=0, _states={T0: state}, _session=SimpleNamespace(_id=44), lags={T0: 3}, failed=set()
     )

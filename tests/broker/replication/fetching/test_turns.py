@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from barnabas.broker.replication.fetching.fetch_state import FetchState, Wanted
 from barnabas.broker.replication.fetching.turns import COMPARE_MS, Turns
+from barnabas.broker.replication.partition import Partition
+from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
 
+CLOCK = FakeClock()
 TPS = [TopicPartition(topic, partition) for topic in "ab" for partition in range(3)]
 
 
 def state(tp: TopicPartition, offset: int = 0, *, topic_id: bytes = b"1", delayed_until_ms: int = 0) -> FetchState:
-    log = SimpleNamespace(log_start_offset=0)
-    partition: Any = SimpleNamespace(tp=tp, topic_id=tp.topic.encode() + topic_id, log=log)
-    return FetchState(partition, 0, offset, 0, delayed_until_ms)
-
-
-def wanted(of: FetchState) -> Wanted:
-    log: Any = of.partition.log
-    return Wanted(of.partition.topic_id, of.fetch_offset, log.log_start_offset, of.leader_epoch, of.last_fetched_epoch)
+    return FetchState(Partition(tp, tp.topic.encode() + topic_id, 1, CLOCK), 0, offset, 0, delayed_until_ms)
 
 
 class Rig:
@@ -32,10 +26,16 @@ class Rig:
     def __init__(self) -> None:
         self.turns = Turns()
         self.states: dict[TopicPartition, FetchState] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
         self.touched: dict[TopicPartition, None] = {}
         self.now_ms = 100_000
         self.leader: dict[tuple[bytes, int], Wanted] = {}
         self.throttled: set[TopicPartition] = set()
+
+    def wanted(self, of: FetchState) -> Wanted:
+        partition = of.partition
+        start = self.log_starts.get(partition.tp, 0)
+        return Wanted(partition.topic_id, of.fetch_offset, start, of.leader_epoch, of.last_fetched_epoch)
 
     def put(self, tp: TopicPartition, new: FetchState | None) -> None:
         if new is None:
@@ -57,14 +57,14 @@ class Rig:
         if not self.turns.asked:
             return 0
         is_new = self.turns.session.is_new
-        build = self.turns.build(wanted)
+        build = self.turns.build(self.wanted)
         if is_new:
             self.leader = {}
         for tp, topic_id in build.forgotten.items():
             del self.leader[topic_id, tp.partition]
         for tp, item in build.changed.items():
             self.leader[item.topic_id, tp.partition] = item
-            assert self.turns.names[item.topic_id] == tp.topic
+            assert self.turns.tps[item.topic_id][tp.partition] == tp
         self.turns.session.accepted(7)
         return len(build.changed) + len(build.forgotten)
 
@@ -72,7 +72,7 @@ class Rig:
         ready = {tp: s for tp, s in self.states.items() if s.is_ready(self.now_ms) and tp not in self.throttled}
         assert self.turns.asked == ready
         if ready:
-            assert self.leader == {(s.partition.topic_id, tp.partition): wanted(s) for tp, s in ready.items()}
+            assert self.leader == {(s.partition.topic_id, tp.partition): self.wanted(s) for tp, s in ready.items()}
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -103,8 +103,7 @@ def test_what_does_nothing_is_not_looked_at() -> None:
     for tp in TPS:
         rig.put(tp, state(tp))
     assert rig.turn() == len(TPS)
-    log: Any = rig.states[TPS[0]].partition.log
-    log.log_start_offset = 5  # by retention, which tells nobody
+    rig.log_starts[TPS[0]] = 5  # by retention, which tells nobody
     assert rig.turn() == 0
     rig.put(TPS[1], state(TPS[1], 3))
     assert rig.turn() == 1
