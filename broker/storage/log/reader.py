@@ -205,8 +205,9 @@ def find(
         end = _end_in(segments, index, limit)
         start = _start_of_read(segment, recent, offset, end)
         if start is not None:
-            size = _size_of_read(segment, start, end, max_bytes, min_one_message=min_one_message)
-            return Found(index, segment, start, segment.read_slice(start, size)) if size > 0 else None
+            position, batch_size = start
+            size = _size_of_read(segment, position, batch_size, end, max_bytes, min_one_message=min_one_message)
+            return Found(index, segment, position, segment.read_slice(position, size)) if size > 0 else None
         # Why continue: compaction and truncation leave segments that end before the next one begins.
         index += 1
         next_base = segments.next_base(index - 1)
@@ -241,14 +242,15 @@ def _end_in(segments: SegmentList, index: int, limit: LogOffsetMetadata) -> int:
     return segment.size if found is None else found[0]
 
 
-def _start_of_read(segment: LogSegment, recent: RecentBatches, offset: int, end: int) -> int | None:
-    """Return where the first batch that reaches `offset` begins; None if no batch below `end` does.
+def _start_of_read(segment: LogSegment, recent: RecentBatches, offset: int, end: int) -> tuple[int, int] | None:
+    """Return where the first batch that reaches `offset` begins, and its size; None if no batch below `end` does.
 
-    The batch may begin above `offset`. Raises MalformedMessageError if damage may be the reason for that.
+    The batch may begin above `offset`. Raises MalformedMessageError if damage may be the reason for that. The size is
+    -1 if the batch was not looked at.
     """
     known = _recent_start(segment, recent, offset, end)
     if known is not None:
-        return known
+        return known, -1
     found = segment.translate(offset, end)
     if found is None:
         if end == segment.size:  # after compaction a limit's position may lie within a batch
@@ -256,7 +258,7 @@ def _start_of_read(segment: LogSegment, recent: RecentBatches, offset: int, end:
         return None
     if found[1].base_offset > offset:
         segment.check_gap(offset, found[0])
-    return found[0]
+    return found[0], found[1].size_in_bytes
 
 
 def _start_in(segment: LogSegment, recent: RecentBatches, offset: int, end: int) -> int | None:
@@ -273,15 +275,20 @@ def _recent_start(segment: LogSegment, recent: RecentBatches, offset: int, end: 
     return known[1] if known is not None and known[0] == segment.base_offset and known[1] < end else None
 
 
-def _size_of_read(segment: LogSegment, start: int, end: int, max_bytes: int, *, min_one_message: bool) -> int:
+def _size_of_read(
+    segment: LogSegment, start: int, batch_size: int, end: int, max_bytes: int, *, min_one_message: bool
+) -> int:
+    """Return how much to read from `start`, where a batch of `batch_size` begins (-1: it is looked up if it counts)."""
     available = end - start
     if available <= max_bytes:
         return available
     if min_one_message:
-        header = segment.header_at(start, end)
-        if header is None:
-            raise MalformedMessageError(f"no batch at {start} of {segment}")
-        max_bytes = max(max_bytes, header.size_in_bytes)
+        if batch_size < 0:
+            header = segment.header_at(start, end)
+            if header is None:
+                raise MalformedMessageError(f"no batch at {start} of {segment}")
+            batch_size = header.size_in_bytes
+        max_bytes = max(max_bytes, batch_size)
     return min(available, max_bytes)
 
 
