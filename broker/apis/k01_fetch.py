@@ -29,11 +29,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.redirect import current_leader
 from barnabas.broker.authorization import broker_rows as rights
-from barnabas.broker.fetch_sessions.session import has_records
 from barnabas.broker.fetch_sessions.sessions import FetchContext, item_of
 from barnabas.broker.replication.delayed.delayed_fetch import DelayedFetch
 from barnabas.broker.replication.idle_partitions import Watcher
-from barnabas.broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult
+from barnabas.broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult, refused
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer, Park
@@ -234,30 +233,31 @@ def _respond(
     reads: list[Read],
     errors: list[tuple[FetchItem, ErrorCode]],
 ) -> FetchResponse:
-    nodes: dict[int, NodeEndpoint] = {}
     if revoked := _revoked_items(request, params, reads):
         errors = errors + revoked
         gone = {item.tp for item, _ in revoked}
         reads = [read for read in reads if read[0].tp not in gone]
-    answered = [(item, _partition_data(services, request, item, result, nodes)) for item, result in reads]
-    for item, error in errors:
-        answered.append((item, _error_data(item, error)))
+    if request.version < ZSTD_FROM:
+        reads = [(item, _without_zstd(services, item, result)) for item, result in reads]
+    answered = [*reads, *((item, refused(error)) for item, error in errors)] if errors else reads
     if services.quotas.is_active and not params.is_from_follower:
         throttle = request.throttle = services.quotas.charge_fetch(request, _size_of(answered))
         if throttle.ms:
             error, session_id = context.throttled()
             return FetchResponse(error_code=error, session_id=session_id, responses=[], throttle_time_ms=throttle.ms)
     error, session_id, named = context.finish(answered)
-    response = FetchResponse(error_code=error, session_id=session_id, responses=_group(named, request.version))
+    nodes: dict[int, NodeEndpoint] = {}
+    topics = _group(services, request, named, nodes)
+    response = FetchResponse(error_code=error, session_id=session_id, responses=topics)
     if nodes and not params.is_from_follower:  # a follower learns of leaders by the controller's pushes
         response.node_endpoints = list(nodes.values())
     _count_bytes(services, params, named)
     return response
 
 
-def _size_of(answered: list[tuple[FetchItem, PartitionData]]) -> int:
+def _size_of(answered: list[Read]) -> int:
     """Return the size of a response, nearly: the names of topics are left out."""
-    sizes: list[int] = [data.records.size for _, data in answered if has_records(data)]
+    sizes = [result.size for _, result in answered if result.size]
     return _RESPONSE_BYTES + len(sizes) * _PARTITION_BYTES + sum(sizes)
 
 
@@ -269,6 +269,8 @@ def _partition_data(
         if error == ErrorCode.KAFKA_STORAGE_ERROR and request.version < STORAGE_ERROR_FROM:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         data = _error_data(item, error)
+        if not result.was_read:
+            return data
         if error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             data.aborted_transactions = None  # Why: Kafka's list is empty only where it did not read a partition
         if request.version >= REDIRECTS_FROM and error in REDIRECTED:
@@ -297,14 +299,15 @@ def _partition_data(
     if result.diverging is not None:
         partition_data.diverging_epoch.epoch = result.diverging.leader_epoch
         partition_data.diverging_epoch.end_offset = result.diverging.end_offset
-    if request.version < ZSTD_FROM and _stores_zstd(services, item):
-        return _error_data(item, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return partition_data
 
 
-def _stores_zstd(services: Services, item: FetchItem) -> bool:
+def _without_zstd(services: Services, item: FetchItem, result: ReadResult) -> ReadResult:
+    """Return what a client gets that cannot decompress zstd: an error from a topic that stores it."""
     partition = services.replica_manager.find(item.tp)
-    return partition is not None and partition.log is not None and partition.log.config.compression_type == "zstd"
+    if result.error or partition is None or partition.log is None or partition.log.config.compression_type != "zstd":
+        return result
+    return refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
 def _error_data(item: FetchItem, error: ErrorCode) -> PartitionData:
@@ -313,28 +316,30 @@ def _error_data(item: FetchItem, error: ErrorCode) -> PartitionData:
     )
 
 
-def _group(named: list[tuple[FetchItem, PartitionData]], version: int) -> list[FetchableTopicResponse]:
-    """Group neighbours of the same topic."""
-    uses_ids = version >= TOPIC_IDS_FROM
+def _group(
+    services: Services, request: Request, named: list[Read], nodes: dict[int, NodeEndpoint]
+) -> list[FetchableTopicResponse]:
+    """Group neighbours of the same topic; add current leaders that the client does not know to `nodes`."""
+    uses_ids = request.version >= TOPIC_IDS_FROM
     topics: list[FetchableTopicResponse] = []
     last: object = None
-    for item, data in named:
+    for item, result in named:
         name = item.topic_id if uses_ids else item.tp.topic
         if name != last:
             last = name
             topics.append(
                 FetchableTopicResponse(topic=item.tp.topic, topic_id=item.topic_id or ZERO_UUID, partitions=[])
             )
-        topics[-1].partitions.append(data)
+        topics[-1].partitions.append(_partition_data(services, request, item, result, nodes))
     return topics
 
 
-def _count_bytes(services: Services, params: FetchParams, named: list[tuple[FetchItem, PartitionData]]) -> None:
+def _count_bytes(services: Services, params: FetchParams, named: list[Read]) -> None:
     stats = services.replica_manager.stats
-    for item, data in named:
-        if not has_records(data):
+    for item, result in named:
+        size = result.size
+        if not size:
             continue
-        size = data.records.size
         if params.is_from_follower:
             stats.replication_bytes_out(size)
             services.replica_manager.quotas.leader.record(item.tp, size)

@@ -23,8 +23,7 @@ from barnabas.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.partition import Partition
-    from barnabas.broker.replication.reading import FetchItem
-    from barnabas.protocol.messages.k01_fetch import PartitionData
+    from barnabas.broker.replication.reading import FetchItem, Read, ReadResult
 
 IDLE_FROM = 20  # the live page explains no more partitions of one request
 
@@ -44,21 +43,18 @@ class CachedPartition:
         self.partition: Partition | None = None  # guarded by: the session's lock; of an idle or woken one
         self.reads = 0  # guarded by: the session's lock; of the session, when those of an idle one were counted
 
-    def note(self, data: PartitionData) -> bool:
+    def note(self, result: ReadResult) -> bool:
         """Remember the watermarks of a response; returns whether the response must name the partition."""
         is_changed = (
-            data.high_watermark != self.high_watermark
-            or data.log_start_offset != self.log_start_offset
-            or data.error_code != 0
-            or data.preferred_read_replica != -1
-            or has_records(data)
-            or data.diverging_epoch.epoch != -1
+            result.high_watermark != self.high_watermark
+            or result.log_start_offset != self.log_start_offset
+            or result.is_final
+            or result.size > 0
         )
         # Why -1 after an error: its end is a change as well, even with the same watermark. After a divergence, too: the
         # follower truncates its log and takes no watermark from that answer.
-        is_unused = data.error_code or data.diverging_epoch.epoch != -1
-        self.high_watermark = -1 if is_unused else data.high_watermark
-        self.log_start_offset = data.log_start_offset
+        self.high_watermark = -1 if result.is_unused else result.high_watermark
+        self.log_start_offset = result.log_start_offset
         return is_changed
 
     def ask(self, item: FetchItem) -> None:
@@ -70,14 +66,6 @@ class CachedPartition:
     def is_idle(self, partition: Partition, watcher: Watcher) -> bool:
         """Whether a read would tell the client nothing new."""
         return is_idle(partition, watcher, self.item, self.high_watermark, self.log_start_offset)
-
-
-def has_records(data: PartitionData) -> bool:
-    """Whether the partition's response carries records."""
-    records = data.records
-    if not records:
-        return False
-    return bool(getattr(records, "size", 1))
 
 
 class Session:
@@ -198,23 +186,23 @@ class Session:
         with self.lock:
             return [cached.item for cached in self.idle.values()]
 
-    def take(self, answered: Iterable[tuple[FetchItem, PartitionData]]) -> list[tuple[FetchItem, PartitionData]]:
+    def take(self, answered: Iterable[Read]) -> list[Read]:
         """Note what is answered; return what the response must name (lock held).
 
         A partition with records goes to the end of the order.
         """
-        named: list[tuple[FetchItem, PartitionData]] = []
+        named: list[Read] = []
         quiet: list[Key] = []
-        for item, data in answered:
+        for item, result in answered:
             key = self.key(item)
             cached = self.due.get(key)
             if cached is None:
                 continue
-            if not cached.note(data):
+            if not cached.note(result):
                 quiet.append(key)
                 continue
-            named.append((item, data))
-            if has_records(data):
+            named.append((item, result))
+            if result.size:
                 del self.due[key]
                 self.due[key] = cached
         if quiet and self._watcher is not None and len(self) > IDLE_FROM:

@@ -111,7 +111,10 @@ class FetchItem(NamedTuple):
 
 
 class ReadResult:
-    """One partition's result. A value: never changed. `data` is None with an error, divergence or preferred replica."""
+    """One partition's result. A value: never changed. `data` is None with an error, divergence or preferred replica.
+
+    It `was_read` unless the request was refused before that.
+    """
 
     __slots__ = (
         "data",
@@ -121,6 +124,7 @@ class ReadResult:
         "last_stable_offset",
         "log_start_offset",
         "preferred_read_replica",
+        "was_read",
     )
 
     def __init__(
@@ -132,6 +136,7 @@ class ReadResult:
         log_start_offset: int = -1,
         diverging: EpochEnd | None = None,
         preferred_read_replica: int = NO_PREFERRED_REPLICA,
+        was_read: bool = True,
     ) -> None:
         self.error = error
         self.data = data
@@ -140,6 +145,7 @@ class ReadResult:
         self.log_start_offset = log_start_offset
         self.diverging = diverging
         self.preferred_read_replica = preferred_read_replica
+        self.was_read = was_read
 
     @property
     def size(self) -> int:
@@ -147,14 +153,22 @@ class ReadResult:
         return 0 if self.data is None else self.data.size
 
     @property
+    def is_unused(self) -> bool:
+        """Whether the reader takes over nothing of it, its watermarks included."""
+        return self.error is not _NONE or self.diverging is not None
+
+    @property
     def is_final(self) -> bool:
         """Whether waiting for more bytes makes no sense."""
-        return (
-            self.error is not _NONE or self.diverging is not None or self.preferred_read_replica != NO_PREFERRED_REPLICA
-        )
+        return self.is_unused or self.preferred_read_replica != NO_PREFERRED_REPLICA
 
 
 Read = tuple[FetchItem, ReadResult]
+
+
+def refused(error: ErrorCode) -> ReadResult:
+    """The result of a partition that was not read."""
+    return ReadResult(error, was_read=False)
 
 
 def visible_end(log: Log, isolation: FetchIsolation) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.faults.actions.withheld import WithholdingSessions
-from barnabas.broker.fetch_sessions.session import has_records
 from barnabas.broker.fetch_sessions.sessions import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_IDS_FROM
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -60,8 +59,13 @@ def corruptible(response: Any, fits: Callable[[str, int], bool]) -> list[tuple[P
         ((topic.topic, data.partition_index), data)
         for topic in response.responses
         for data in topic.partitions
-        if has_records(data) and fits(topic.topic, data.partition_index)
+        if _has_records(data) and fits(topic.topic, data.partition_index)
     ]
+
+
+def _has_records(data: Any) -> bool:
+    records = data.records
+    return bool(records) and bool(getattr(records, "size", 1))
 
 
 def corrupt(data: Any) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.fetch_sessions.sessions import Answered, FetchContext, FetchSessions
 from barnabas.broker.replication.idle_partitions import Key, Watcher
+from barnabas.broker.replication.reading import refused
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.k01_fetch import PartitionData
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.reading import FetchItem
@@ -60,10 +60,5 @@ class WithholdingContext(FetchContext):
 
     def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
         """See FetchContext."""
-        return self._inner.finish(answered + [(item, _failed(item, self._code)) for item in self._kept_back])
-
-
-def _failed(item: FetchItem, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=item.tp.partition, error_code=code, high_watermark=-1, records=b"", aborted_transactions=[]
-    )
+        failed = refused(self._code)
+        return self._inner.finish(answered + [(item, failed) for item in self._kept_back])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.fetch_sessions.sessions import FetchSessions, next_epoch
-from barnabas.broker.replication.reading import FetchItem
+from barnabas.broker.replication.reading import FetchItem, ReadResult
+from barnabas.broker.replication.role import EpochEnd
+from barnabas.broker.storage.log.log_types import FetchData
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.registry import Registry
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.k01_fetch import EpochEndOffset, PartitionData
 
 IDS = {name: name.encode() * 16 for name in "abc"}
 NAMES = {topic_id: name for name, topic_id in IDS.items()}
@@ -30,9 +31,9 @@ def item(name, offset=0):
     return FetchItem(TopicPartition(name, 0), IDS.get(name, b"?" * 16), offset, 100)
 
 
-def data(high_watermark=0, records=b"", error=0, **fields):
-    marks = {"high_watermark": high_watermark, "log_start_offset": 0}
-    return PartitionData(partition_index=0, error_code=error, records=records, **marks, **fields)
+def data(high_watermark=0, size=0, error=ErrorCode.NONE, diverging=None):
+    records = FetchData(0, None, size, 0, high_watermark, high_watermark, high_watermark)
+    return ReadResult(error, records, high_watermark, high_watermark, 0, diverging)
 
 
 def context(sessions, session_id, epoch, *names, forgotten=(), version=12, follower=False):
@@ -51,7 +52,7 @@ def test_an_incremental_response_names_only_changed_partitions(sessions):
     session_id = open_session(sessions, "a", "b", "c")
     made = context(sessions, session_id, 1)
     assert [i.tp.topic for i in made.items] == ["a", "b", "c"]
-    results = [(made.items[0], data(records=b"xx")), (made.items[1], data()), (made.items[2], data(high_watermark=5))]
+    results = [(made.items[0], data(size=2)), (made.items[1], data()), (made.items[2], data(high_watermark=5))]
     error, named_id, named = made.finish(results)
     assert (error, named_id, [i.tp.topic for i, _ in named]) == (ErrorCode.NONE, session_id, ["a", "c"])
     again = context(sessions, session_id, 2, forgotten=["c"])
@@ -60,7 +61,11 @@ def test_an_incremental_response_names_only_changed_partitions(sessions):
 
 def test_an_error_and_its_end_are_each_named_once(sessions):
     session_id = open_session(sessions, "a")
-    for epoch, result, is_named in ((1, data(error=3), True), (2, data(), True), (3, data(), False)):
+    for epoch, result, is_named in (
+        (1, data(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), True),
+        (2, data(), True),
+        (3, data(), False),
+    ):
         made = context(sessions, session_id, epoch)
         assert bool(made.finish([(made.items[0], result)])[2]) is is_named
 
@@ -68,7 +73,7 @@ def test_an_error_and_its_end_are_each_named_once(sessions):
 def test_the_watermark_of_a_divergence_is_sent_again(sessions):
     # The follower truncates, and takes nothing else from that answer; nothing but the watermark may be new afterwards.
     session_id = open_session(sessions, "a")
-    diverging = data(high_watermark=7, diverging_epoch=EpochEndOffset(epoch=2, end_offset=7))
+    diverging = data(high_watermark=7, diverging=EpochEnd(2, 7))
     for epoch, result, is_named in (
         (1, diverging, True),
         (2, data(high_watermark=7), True),
