@@ -19,11 +19,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.broker.replication.idle_partitions import REVISIT_MS, IdlePartitions, Key, Watcher, is_idle
-from barnabas.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.partition import Partition
     from barnabas.broker.replication.reading import FetchItem, Read, ReadResult
+    from barnabas.common.topic_partition import TopicPartition
 
 IDLE_FROM = 20  # the live page explains no more partitions of one request
 
@@ -348,7 +348,7 @@ class Session:
 def resolve(item: FetchItem, topic_name: Callable[[bytes], str | None]) -> FetchItem:
     """The item with its topic's name, if the id is known by now."""
     name = topic_name(item.topic_id)
-    return item if name is None else item._replace(tp=TopicPartition(name, item.tp.partition))
+    return item if name is None else item.named(name)
 
 
 def note_still_fetched(stirred: Iterable[Stirred]) -> None:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.monitoring.topic_stats import FAILED_FETCH
 from barnabas.broker.replication.offset_queries import diverging_epoch
 from barnabas.broker.replication.role import EpochEnd
 from barnabas.broker.storage.log.log_types import NO_EPOCH, FetchIsolation
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from barnabas.broker.storage.log.log import Log
     from barnabas.broker.storage.log.log_types import FetchData
     from barnabas.common.clock import Clock
-    from barnabas.common.topic_partition import TopicPartition
 
 log = logging.getLogger("barnabas.replication")
 
@@ -98,16 +98,48 @@ class FetchParams:
         self.listener_name = listener_name  # the client's
 
 
-class FetchItem(NamedTuple):
-    """The request for one partition; an epoch is -1 where the client names none."""
+class FetchItem:
+    """The request for one partition; an epoch is -1 where the client names none. A value: never changed."""
 
-    tp: TopicPartition
-    topic_id: bytes
-    fetch_offset: int
-    max_bytes: int
-    current_leader_epoch: int = NO_EPOCH
-    last_fetched_epoch: int = NO_EPOCH
-    log_start_offset: int = -1
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        topic_id: bytes,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        log_start_offset: int = -1,
+    ) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+
+    def named(self, topic: str) -> FetchItem:
+        """The same request, once the name of its topic is known."""
+        return FetchItem(
+            TopicPartition(topic, self.tp.partition),
+            self.topic_id,
+            self.fetch_offset,
+            self.max_bytes,
+            self.current_leader_epoch,
+            self.last_fetched_epoch,
+            self.log_start_offset,
+        )
 
 
 class ReadResult:

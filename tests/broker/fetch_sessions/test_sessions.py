@@ -27,8 +27,8 @@ def sessions(clock):
     return FetchSessions(clock, Registry(clock), slots=2, eviction_ms=1000)
 
 
-def item(name, offset=0):
-    return FetchItem(TopicPartition(name, 0), IDS.get(name, b"?" * 16), offset, 100)
+def item(name, offset=0, **epochs):
+    return FetchItem(TopicPartition(name, 0), IDS.get(name, b"?" * 16), offset, 100, **epochs)
 
 
 def data(high_watermark=0, size=0, error=ErrorCode.NONE, diverging=None):
@@ -87,9 +87,9 @@ def test_the_watermark_is_sent_again_after_a_change_of_the_leader_epoch(sessions
     # A fetcher drops the answer that a push with a new leader epoch overtakes.
     session_id = open_session(sessions, "a")
     for epoch, changed, is_named in (
-        (1, item("a", 3)._replace(current_leader_epoch=1), True),
-        (2, item("a", 4)._replace(current_leader_epoch=1), False),
-        (3, item("a", 4)._replace(current_leader_epoch=2), True),
+        (1, item("a", 3, current_leader_epoch=1), True),
+        (2, item("a", 4, current_leader_epoch=1), False),
+        (3, item("a", 4, current_leader_epoch=2), True),
     ):
         made = sessions.context(12, session_id, epoch, [changed], [], NAMES.get, is_follower=True)
         assert bool(made.finish([(made.items[0], data())])[2]) is is_named
