@@ -95,7 +95,7 @@ class LogState:
     def metadata_of(self, offset: int) -> LogOffsetMetadata:
         """Return `offset` with its position if a batch was appended there lately; without one otherwise."""
         known = self.recent.get(offset)
-        return LogOffsetMetadata(offset) if known is None else LogOffsetMetadata(offset, *known)
+        return LogOffsetMetadata(offset) if known is None else LogOffsetMetadata(offset, known[0], known[1])
 
     def set_end_locked(self, offset: int) -> None:
         """Publish a new end. A high watermark at or above the new end moves to it, never forward."""
