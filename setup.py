@@ -201,8 +201,8 @@ def compiled(*modules: str) -> list[Extension]:
         fail("mypyc refused the source; its errors are above")
     for extension in extensions:
         # Why: only these modules use these names. Bound by the linker, they need no table at run time: a start is 30 ms
-        # shorter, and a process half a megabyte smaller.
-        extension.extra_compile_args.append("-fvisibility=hidden")
+        # shorter, and a process half a megabyte smaller. Why not `append`: all extensions share one list.
+        extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
         # Why: with multi_file, mypyc writes the headers of a group into a folder that the compiler does not search.
         extension.include_dirs.append(os.path.join("build", *GROUP.split(".")[:-1]))
     return extensions

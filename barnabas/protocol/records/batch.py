@@ -22,7 +22,7 @@ null) and key, varint value length (-1 null) and value, varint header count, and
 value (-1 null).
 
 Rules
-1. A header is read with one precompiled struct into a tuple. Records are read only when a caller asks for them.
+1. A header is read with one precompiled struct. Records are read only when a caller asks for them.
 2. Malformed input of any kind raises MalformedMessageError, nothing else.
 3. Formats older than v2 are recognised (`LegacyMagicError`) and refused: no client of Kafka 4 writes them.
 4. Only this module knows where a field lies. The `peek_` functions read single fields of bytes that may be no whole
