@@ -56,6 +56,7 @@ def stalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stalled]:
             "linger.ms": 0,
             "message.timeout.ms": 600_000,
             "request.timeout.ms": 300_000,
+            "socket.timeout.ms": 300_000,  # otherwise the client sends it again after a minute, and two wait
         }
         producer = Producer(config)
         _produce_one(producer)

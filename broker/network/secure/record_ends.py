@@ -28,29 +28,36 @@ class RecordEnds:
         self.missing_bytes = 0  # of the last record, as far as is known; 0: it is complete
         self.size_bytes = 0  # of the last record, with its header; 0: it is complete, or its size is not known
 
-    def follow(self, raw: memoryview, count: int) -> None:
-        """Take the next `count` bytes of the stream, at the start of `raw`."""
+    def follow(self, raw: memoryview, count: int) -> list[int]:
+        """Take the next `count` bytes of the stream, at the start of `raw`; return where records end in them."""
+        ends: list[int] = []
         end = self.missing_bytes
+        is_open = end > 0  # a record has begun
         if self._header:
             taken = min(count, HEADER_BYTES - len(self._header))
             header = self._header + bytes(raw[:taken])
             if len(header) < HEADER_BYTES:
                 self._header = header
                 self.missing_bytes = HEADER_BYTES - len(header)
-                return
+                return ends
             self._header = b""
             size = header[3] << 8 | header[4]
             end = taken + size
             self.size_bytes = HEADER_BYTES + size
+        if is_open and end <= count:
+            ends.append(end)
         while end + HEADER_BYTES <= count:
             size = raw[end + 3] << 8 | raw[end + 4]
             end += HEADER_BYTES + size
             self.size_bytes = HEADER_BYTES + size
+            if end <= count:
+                ends.append(end)
         if end < count:
             self._header = bytes(raw[end:count])
             self.size_bytes = 0
             self.missing_bytes = HEADER_BYTES - len(self._header)
-            return
+            return ends
         self.missing_bytes = end - count
         if end == count:
             self.size_bytes = 0
+        return ends

@@ -146,9 +146,15 @@ class SslTransport:
             if not count:
                 session.is_ended = True
                 break
-            ends.follow(raw, count)
-            session.receive(raw if count == raw_size else raw[:count])
-            filled += session.read_into(buffer[filled:] if filled else buffer)
+            # Why record by record: the session's buffers stay as small as one, and so in the CPU's caches. Of a part of a
+            # record it could only report that it wants more.
+            start = 0
+            for end in ends.follow(raw, count):
+                session.receive(raw[start:end])
+                filled += session.read_into(buffer[filled:] if filled else buffer)
+                start = end
+            if start < count:
+                session.receive(raw[start:count])
             left -= count
             self._may_have_raw = count == asked
             if not self._may_have_raw:

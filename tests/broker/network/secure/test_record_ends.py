@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import accumulate
 
 import pytest
 
@@ -10,6 +11,8 @@ from barnabas.broker.network.secure.record_ends import HEADER_BYTES, RecordEnds
 
 SIZES = (0, 1, 30, 16_384 + 17, 5, 65_535, 300)
 STREAM = b"".join(b"\x17\x03\x03" + size.to_bytes(2, "big") + b"\xff" * size for size in SIZES)
+
+ENDS = list(accumulate(HEADER_BYTES + size for size in SIZES))
 
 
 def expected(position: int) -> tuple[int, int]:
@@ -36,7 +39,8 @@ def test_the_record_in_which_the_stream_is_cut(size_max: int) -> None:
         while at < len(STREAM):
             count = min(rng.randint(1, size_max), len(STREAM) - at)
             # The buffer is larger than what was read: the rest of it has no meaning.
-            ends.follow(memoryview(STREAM[at : at + count] + b"\xee" * 9), count)
+            found = ends.follow(memoryview(STREAM[at : at + count] + b"\xee" * 9), count)
+            assert found == [end - at for end in ENDS if at < end <= at + count]
             at += count
             assert (ends.missing_bytes, ends.size_bytes) == expected(at)
 
