@@ -80,6 +80,25 @@ def test_of_several_moved_keys_an_operation_is_tried_once(purgatory: Purgatory) 
     assert (purgatory.watched(), purgatory.delayed()) == (0, 0)
 
 
+def test_a_key_that_moved_often_is_looked_up_once(purgatory: Purgatory) -> None:
+    """A client decides how often its request names a partition; the lock is not held for longer then."""
+
+    class Counted(Waiting):
+        lookups = 0
+
+        def __hash__(self) -> int:
+            self.lookups += 1
+            return id(self)
+
+    operation = Counted()
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.lookups = 0
+    purgatory.check_all(["a"])
+    once = operation.lookups
+    purgatory.check_all(["a"] * 100)
+    assert operation.lookups == 2 * once
+
+
 def test_a_bug_in_an_operation_holds_no_other_back(purgatory: Purgatory, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Waiting):
         def try_complete(self) -> bool:

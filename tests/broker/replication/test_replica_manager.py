@@ -71,6 +71,19 @@ def test_a_bug_in_waking_idle_partitions_holds_no_waiting_request_back(
     assert "our bug in waking" in caplog.text
 
 
+def test_an_idle_partition_that_moved_often_is_woken_once(rig: BrokerRig) -> None:
+    woken: list[Any] = []
+
+    class Session:
+        def wake(self, key: Any) -> bool:
+            woken.append(key)
+            return False
+
+    rig.manager.idle_partitions.add(Session(), [(REPLICATED, ("t", 1))])  # type: ignore[arg-type]
+    rig.manager.complete_all_delayed([REPLICATED] * 3)
+    assert woken == [("t", 1)]
+
+
 def test_an_internal_append_times_out(rig: BrokerRig) -> None:
     outcomes: list[Any] = []
     rig.manager.append_internal(REPLICATED, batch(b"a"), 1000, lambda *outcome: outcomes.append(outcome))
