@@ -259,7 +259,7 @@ class Purgatory:
         # itself (rule 3), and the caller changed the state before.
         if not lists:
             return 0
-        watched = [key for key in keys if key in lists]
+        watched = {key: None for key in keys if key in lists}  # Why no list: a request may name a partition often
         if not watched:
             return 0
         operations: dict[DelayedOperation, None] = {}  # Why no set: it has no order

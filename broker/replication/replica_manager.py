@@ -246,7 +246,7 @@ class ReplicaManager:
     def _wake_idle(self, tps: Iterable[TopicPartition]) -> None:
         """Read these partitions again in the sessions where they are idle; try their waiting requests once."""
         idle_partitions = self.idle_partitions
-        idle = [tp for tp in tps if idle_partitions.has(tp)]
+        idle = {tp: None for tp in tps if idle_partitions.has(tp)}  # Why no list: one may be named often
         if not idle:  # Why first: it is so after nearly every append
             return
         sessions: dict[Hashable, None] = {}  # Why no set: the order must not depend on addresses (`tests/simulation`)
