@@ -146,8 +146,7 @@ class SslTransport:
             if not count:
                 session.is_ended = True
                 break
-            # Why record by record: the session's buffers stay as small as one, and so in the CPU's caches. Of a part of a
-            # record it could only report that it wants more.
+            # Why record by record: the session's buffers stay as small as one, and so in the CPU's caches.
             start = 0
             for end in ends.follow(raw, count):
                 session.receive(raw[start:end])

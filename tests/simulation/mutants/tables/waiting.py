@@ -41,8 +41,8 @@ WAITING: Final = {
     ),
     "follower-fetches-wake-nobody": Mutant(
         "broker.replication.reading",
-        "if moved is not None and self._note(held, partition, params, item, now_ms):\n            moved.append(item.tp)",
-        "if moved is not None:\n            self._note(held, partition, params, item, now_ms)",
+        "self._note(held, partition, params, item, now_ms):\n            moved.append(item.tp)",
+        "self._note(held, partition, params, item, now_ms) and False:\n            moved.append(item.tp)",
         "a produce is answered as soon as the watermark has passed it",
     ),
     "appends-wake-nobody": Mutant(
