@@ -64,16 +64,42 @@ class FileRemainder:
         return os.pread(self.fileno(), self.size, self.position)
 
 
-class PlainTransport:
-    """A TCP socket without encryption. Files are sent by sendfile(2), small pieces of them copied."""
+class SocketTransport:
+    """What transports over a TCP socket have in common: its low-water mark."""
 
-    __slots__ = ("_has_large_buffer", "_low_water", "_send", "_sock", "may_go_on", "receive_into")
+    __slots__ = ("_has_large_buffer", "_low_water", "_sock")
 
     def __init__(self, sock: socket.socket) -> None:
+        # owner: processor
         self._sock = sock
-        self.may_go_on = False
         self._has_large_buffer = False  # whether that is known of the socket
         self._low_water = 1  # the socket's
+
+    def _input_may_wait(self) -> bool:
+        """Return whether the receive buffer is so large that input may wait in it; it never shrinks.
+
+        Why: a client that fills a small buffer to its end waits for the window probes of its kernel, 200 ms each.
+        """
+        if not self._has_large_buffer:
+            size = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            self._has_large_buffer = size >= RECEIVE_BUFFER_MIN
+        return self._has_large_buffer
+
+    def _set_low_water(self, count: int) -> None:
+        """Let the selector report input only when `count` bytes are there (SO_RCVLOWAT)."""
+        if count != self._low_water:
+            self._low_water = count
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+
+
+class PlainTransport(SocketTransport):
+    """A TCP socket without encryption. Files are sent by sendfile(2), small pieces of them copied."""
+
+    __slots__ = ("_send", "may_go_on", "receive_into")
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.may_go_on = False
         # Why not methods: called for every request.
         self.receive_into = sock.recv_into
         self._send = sock.send
@@ -93,13 +119,7 @@ class PlainTransport:
 
     def expect(self, count: int) -> None:
         """See Transport."""
-        low_water = 1
-        if count > 1 and (self._has_large_buffer or has_large_buffer(self._sock)):
-            self._has_large_buffer = True
-            low_water = count
-        if low_water != self._low_water:
-            self._low_water = low_water
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
+        self._set_low_water(count if count > 1 and self._input_may_wait() else 1)
 
     def close(self) -> None:
         """Close the socket."""
@@ -160,14 +180,6 @@ class PlainTransport:
             raise OSError(f"the file ends {region.size} bytes before the slice to be sent")
         # Why not full: sendfile may send less than asked although the socket has space.
         return [FileRemainder(region, sent), *rest], sent, False
-
-
-def has_large_buffer(sock: socket.socket) -> bool:
-    """Return whether the receive buffer is so large that input may wait in it; it never shrinks.
-
-    Why: a client that fills a small buffer to its end waits for the window probes of its kernel, 200 ms each.
-    """
-    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= RECEIVE_BUFFER_MIN
 
 
 def _are_small_bytes(parts: list[Part]) -> TypeGuard[list[bytes]]:

@@ -21,7 +21,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.network.secure.record_ends import HEADER_BYTES, RecordEnds
-from barnabas.broker.network.transport import TURN_BYTES, FileRemainder, has_large_buffer
+from barnabas.broker.network.transport import TURN_BYTES, FileRemainder, SocketTransport
 from barnabas.security.tls.errors import TlsError
 from barnabas.security.tls.session import TlsSession
 
@@ -39,7 +39,7 @@ OUTPUT_BYTES_MAX: Final = 64 * 1024  # what a client may make the session say wi
 _HANDSHAKE_RECORD: Final = 0x16
 
 
-class SslTransport:
+class SslTransport(SocketTransport):
     """See the module."""
 
     __slots__ = (
@@ -47,26 +47,21 @@ class SslTransport:
         "_context",
         "_ends",
         "_handshake_bytes",
-        "_has_large_buffer",
-        "_low_water",
         "_may_have_plain",
         "_may_have_raw",
         "_session",
-        "_sock",
         "_unsent",
         "may_go_on",
     )
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, buffer: memoryview) -> None:
+        super().__init__(sock)
         # owner: processor
         self.may_go_on = False
-        self._sock = sock
         self._context = context
         self._buffer = buffer  # the processor's; holds nothing between two calls
         self._session: TlsSession | None = None  # from the first byte on
         self._ends = RecordEnds()  # of what the session has received
-        self._low_water = 1  # the socket's
-        self._has_large_buffer = False  # whether that is known of the socket
         self._unsent: bytes | memoryview | None = None  # encrypted, and not sent yet
         self._may_have_raw = False  # the last read of the socket was not short
         self._may_have_plain = True  # the session is new, or the last buffer of a caller was filled
@@ -173,17 +168,14 @@ class SslTransport:
         large as they may be.
         """
         low_water = 1
-        if count and (self._has_large_buffer or has_large_buffer(self._sock)):
-            self._has_large_buffer = True
+        if count and self._input_may_wait():
             ends = self._ends
             following = max(count - ends.size_bytes, 0)
             records = (following + RECORD_BYTES_MAX - 1) // RECORD_BYTES_MAX
             low_water = ends.missing_bytes + following + records * RECORD_EXTRA_BYTES_MIN
             if records and ends.missing_bytes and not ends.size_bytes:  # a part of a header, which counts once
                 low_water -= HEADER_BYTES
-        if low_water != self._low_water:
-            self._low_water = low_water
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
+        self._set_low_water(low_water)
 
     def send(self, parts: list[Part]) -> list[Part] | None:
         """Write as much as the kernel takes; return what is left (rule 3), None when all is sent."""
