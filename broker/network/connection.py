@@ -53,6 +53,10 @@ SECURE_EXPECTED_BYTES_MAX: Final = 100 * 1024
 # A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not the broker.
 TRUSTED_BYTES: Final = 1 << 20
 
+# What is read first of a frame that is expected to take two reads: its size, API key and version. The second one then
+# fills the frame's own buffer, and nothing is copied. With TLS that gains nothing: a copy is little beside decrypting.
+START_BYTES: Final = 8
+
 _NOTHING: Final = memoryview(b"")
 
 _unpack_size = struct.Struct(">i").unpack_from
@@ -206,6 +210,7 @@ class Connection:
         "client_software",
         "context",
         "expected_bytes",
+        "expects_large",
         "fd",
         "frames",
         "gate",
@@ -266,6 +271,7 @@ class Connection:
         self.is_broken = False  # neither side can send
         self.is_closed = False
         self.is_large = False  # it has moved a large piece
+        self.expects_large = False  # its last frame took two reads, so the next one may, too; never with TLS
         self.may_change_processor = False  # before its next request
         self.last_active_ns = 0
         self.idle_bucket = 0  # its bucket in IdleConnections
@@ -295,36 +301,40 @@ class Connection:
         left = TURN_BYTES
         try:
             while True:
-                wanted = frames.wanted()
-                if wanted is None:
-                    asked = len(scratch)
-                    count = self.transport.receive_into(scratch)
-                    if count == 0:
-                        raise EOFError
-                    frame = frames.receive(scratch[:count], admit)
-                else:
-                    asked = len(wanted)
-                    count = self.transport.receive_into(wanted)
-                    wanted.release()
-                    if count == 0:
-                        raise EOFError
-                    frame = frames.filled(count)
-                # Why: a short read emptied the socket, and the next bytes will be an edge. But the end of the stream
-                # may have shared the edge of the last bytes, and a TLS session may hold bytes that no edge reports.
-                self.may_have_input = (
-                    count == asked or self.is_hung_up or (self.secure is not None and self.secure.has_more())
-                )
+                frame, count = self._receive(scratch, admit)
                 left -= count
                 if frame is not None or not self.may_have_input or left <= 0 or frames.is_held():
                     break
         except BlockingIOError:
             self.may_have_input = False
+        if frame is not None:
+            self.expects_large = self.secure is None and len(frame) > len(scratch)
         if self.secure is not None:
             self._expect_records(frame)
         elif self.expected_bytes or (not self.may_have_input and frames.missing_bytes() > EXPECTED_BYTES_MIN):
             missing_bytes = frames.missing_bytes()
             self._expect(min(missing_bytes, EXPECTED_BYTES_MAX) if missing_bytes > EXPECTED_BYTES_MIN else 0)
         return frame
+
+    def _receive(self, scratch: memoryview, admit: Callable[[int], bool] | None) -> tuple[memoryview | None, int]:
+        """Read from the transport once; return the frame that is complete now, if any, and how many bytes were read."""
+        frames = self.frames
+        wanted = frames.wanted()
+        if wanted is not None:
+            asked = len(wanted)
+            count = self.transport.receive_into(wanted)
+            wanted.release()
+        else:
+            start = scratch[:START_BYTES] if self.expects_large else scratch
+            asked = len(start)
+            count = self.transport.receive_into(start)
+        if count == 0:
+            raise EOFError
+        # Why: a short read emptied the socket, and the next bytes will be an edge. But the end of the stream may have
+        # shared the edge of the last bytes, and a TLS session may hold bytes that no edge reports.
+        self.may_have_input = count == asked or self.is_hung_up or (self.secure is not None and self.secure.has_more())
+        frame = frames.receive(scratch[:count], admit) if wanted is None else frames.filled(count)
+        return frame, count
 
     def expect_any(self) -> bool:
         """Let one byte be an edge again; return false if that was so before (inv. 3)."""

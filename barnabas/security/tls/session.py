@@ -65,6 +65,8 @@ class TlsSession:
                 self.is_ended = True
                 break
             filled += count
+            if filled < size and not incoming.pending:  # Why not `pending`: a short read has emptied the record
+                break
         return filled
 
     def has_input(self) -> bool:

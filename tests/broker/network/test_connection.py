@@ -15,6 +15,7 @@ import pytest
 from barnabas.broker.network.connection import (
     EXPECTED_BYTES_MAX,
     EXPECTED_BYTES_MIN,
+    START_BYTES,
     Connection,
     FrameReader,
     InvalidFrameError,
@@ -218,6 +219,44 @@ def test_a_large_frame_is_read_over_several_turns() -> None:
         turns += 1
         assert turns < 100
     assert 3 <= turns <= SIZE // TURN_BYTES
+
+
+class ReadSizes(PlainTransport):
+    """Notes how much each read asked for."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.asked: list[int] = []
+        receive_into = self.receive_into
+
+        def noted(buffer: memoryview) -> int:
+            self.asked.append(len(buffer))
+            return receive_into(buffer)
+
+        self.receive_into = noted
+
+
+def test_after_a_large_frame_the_next_one_is_read_into_its_own_buffer(peer: Peer) -> None:
+    transport = ReadSizes(peer.server)
+    peer.connection = Connection(0, transport, None, CONTEXT, SIZE_MAX)
+    peer.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    scratch = memoryview(bytearray(64 * 1024))
+    bodies = [random.Random(size).randbytes(size) for size in (64 * 1024 + 1, 90_000, 10, 20)]
+    for body in bodies:
+        peer.client.sendall(framed([body]))
+        frame = peer.connection.read_frame(scratch)
+        assert frame is not None
+        assert bytes(frame) == body
+    first, rest = len(scratch), 4 - START_BYTES
+    assert transport.asked == [first, 5, START_BYTES, 90_000 + rest, START_BYTES, 10 + rest, first]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 100])
+def test_a_frame_of_any_size_follows_a_large_one(peer: Peer, size: int) -> None:
+    large, small = bytes(1000), random.Random(size).randbytes(size)
+    assert len(large) > len(peer.scratch)
+    peer.client.sendall(framed([large, small, small, large]))
+    assert [peer.read() for _ in range(5)] == [large, small, small, large, None]
 
 
 class TcpPeer(Peer):
