@@ -116,6 +116,7 @@ class NodeConnection:
         self._socket: socket.socket | None = None  # owner: the using thread; abort() only shuts it down
         self._limit_ns = 0  # owner: the using thread; the socket's current timeouts
         self._has_answered = False  # owner: the using thread; a response came on the present socket
+        self._expects_large = False  # owner: the using thread; the last response took two reads; never with TLS
         self._asked_ns = 0  # owner: the using thread; when the last request was sent
         self._scratch = memoryview(bytearray(SCRATCH_BYTES_MIN))  # owner: the using thread; grows with the responses
         self._correlation_id = 0  # owner: the using thread
@@ -140,7 +141,7 @@ class NodeConnection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
         self._limit_ns = 0
-        self._has_answered = False
+        self._has_answered = self._expects_large = False
         self._socket = sock
         if self._traffic is not None:
             self._traffic.connected()
@@ -309,8 +310,11 @@ class NodeConnection:
             view = view[sent:]
 
     def _receive_frame(self, deadline_ns: int) -> memoryview:
-        """Read one response; the first read takes its size and whatever has arrived of it."""
-        scratch = self._scratch
+        """Read one response; the first read takes its size and whatever has arrived of it.
+
+        If the last response was larger than that, it takes the size only: the second read fills the response's buffer.
+        """
+        scratch = self._scratch[: _SIZE.size] if self._expects_large else self._scratch
         received = 0
         while received < _SIZE.size:
             received += self._receive_into(scratch[received:], deadline_ns)
@@ -331,7 +335,8 @@ class NodeConnection:
         while received < size:
             received += self._receive_into(frame[received:], deadline_ns, socket.MSG_WAITALL)
         self._has_answered = True
-        if size >= len(scratch) < SCRATCH_BYTES_MAX:
+        self._expects_large = size >= SCRATCH_BYTES_MAX and self._tls is None
+        if size >= len(self._scratch) < SCRATCH_BYTES_MAX:
             self._scratch = memoryview(bytearray(min(2 * size, SCRATCH_BYTES_MAX)))
         return frame
 

@@ -14,6 +14,7 @@ from barnabas.client.connection import (
     MAX_RESPONSE_BYTES,
     QUIET_MS,
     REOPEN_MS,
+    SCRATCH_BYTES_MAX,
     TRUSTED_BYTES,
     NodeConnection,
     NodeConnectionError,
@@ -118,6 +119,22 @@ def test_responses_of_any_size_arrive_whole(peers: list[Peer], size: int) -> Non
     peers.append(Peer(answer_twice))
     with NodeConnection("127.0.0.1", peers[0].port) as connection:
         assert [versions(connection).api_keys for _ in range(2)] == [keys] * 2
+
+
+@pytest.mark.parametrize("large", [SCRATCH_BYTES_MAX - 10, SCRATCH_BYTES_MAX, SCRATCH_BYTES_MAX + 10])
+def test_responses_after_a_large_one_arrive_whole(peers: list[Peer], large: int) -> None:
+    """Only their size is read first."""
+    counts = [size // 6 for size in (10, large, 10, 10, large, large, 10)]
+    sent = [[ApiVersion(api_key=index % 90, min_version=0, max_version=3) for index in range(n)] for n in counts]
+
+    def answer_each(client: socket.socket) -> None:
+        for keys in sent:
+            parts = response_parts(read_request(client), ApiVersionsResponse(error_code=0, api_keys=keys))
+            client.sendall(b"".join(parts))  # type: ignore[arg-type]
+
+    peers.append(Peer(answer_each))
+    with NodeConnection("127.0.0.1", peers[0].port) as connection:
+        assert [versions(connection).api_keys for _ in sent] == sent
 
 
 def test_unexpected_bytes_are_an_error(peers: list[Peer]) -> None:
