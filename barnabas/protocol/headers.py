@@ -23,7 +23,7 @@ from barnabas.protocol.schema import Message, Part
 SIZE_BYTES: Final = 4
 
 _FIXED: Final = struct.Struct(">hhi")
-_LENGTH_BYTES: Final = 2
+_FIXED_AND_LENGTH: Final = struct.Struct(">hhiH")  # Why together: each access to a buffer costs as much as a field
 _LENGTH_MAX: Final = 0x7FFF
 _CORRELATION_ID: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">i")
@@ -90,13 +90,11 @@ def decode_request_header(buffer: bytes | memoryview, offset: int = 0) -> tuple[
 
 
 def _decode_request_header(buffer: bytes | memoryview, offset: int) -> tuple[RequestHeader, int]:
-    key, version, correlation_id = _FIXED.unpack_from(buffer, offset)
+    key, version, correlation_id, length = _FIXED_AND_LENGTH.unpack_from(buffer, offset)
     header_version = request_header_version(key, version)
-    position = offset + _FIXED.size
-    if header_version == 0:
-        return RequestHeader(key, version, correlation_id), position
-    length = buffer[position] << 8 | buffer[position + 1]
-    position += _LENGTH_BYTES
+    if header_version == 0:  # what follows is the body, of four bytes
+        return RequestHeader(key, version, correlation_id), offset + _FIXED.size
+    position = offset + _FIXED_AND_LENGTH.size
     client_id = None
     if length <= _LENGTH_MAX:  # else it is negative: null
         start, position = position, position + length

@@ -34,7 +34,8 @@ from barnabas.protocol.records.batch import (
     verify_crc,
 )
 
-RECENT_BATCHES_MAX: Final = 256
+RECENT_BATCHES_MAX: Final = 320  # what fits a table of 1,024 entries, however often it is filled again
+RECENT_BATCHES_DROPPED: Final = 64
 
 PlacedHeader = tuple[int, BatchHeader]
 """Where a batch begins in the appended bytes, and its header."""
@@ -296,7 +297,9 @@ class LogAppender:
         recent = state.recent
         recent[first] = (segment.base_offset, position)
         if len(recent) > RECENT_BATCHES_MAX:
-            del recent[next(iter(recent))]
+            # Why many at once: to find its first key, a dictionary walks over those that were removed before it.
+            for offset in list(recent)[:RECENT_BATCHES_DROPPED]:
+                del recent[offset]
         state.set_end_locked(last + 1)
 
     def _apply_changes_locked(self, changes: ProducerChanges, map_end_offset: int) -> None:
