@@ -20,7 +20,16 @@ from barnabas.security.tls.names import distinguished_name
 class TlsSession:
     """See the module."""
 
-    __slots__ = ("_incoming", "_is_server", "_outgoing", "_ssl", "is_ended", "is_established")
+    __slots__ = (
+        "_incoming",
+        "_is_server",
+        "_may_have_more",
+        "_outgoing",
+        "_read",
+        "_ssl",
+        "is_ended",
+        "is_established",
+    )
 
     def __init__(self, context: ssl.SSLContext, *, is_server: bool, server_hostname: str | None = None) -> None:
         self._is_server = is_server  # fixed before start
@@ -28,12 +37,16 @@ class TlsSession:
         self._outgoing = ssl.MemoryBIO()
         # Why Any: as its types have it, `read` returns bytes, and compiled code checks that.
         self._ssl: Any = context.wrap_bio(self._incoming, self._outgoing, is_server, server_hostname)
+        # Why of the object below it: SSLObject's own is a Python function that calls only this one, for each record.
+        self._read: Any = getattr(self._ssl, "_sslobj", self._ssl).read
+        self._may_have_more = False  # a read may find something without another byte received
         self.is_established = False  # the handshake is complete
         self.is_ended = False  # the other end has closed the session
 
     def receive(self, encrypted: memoryview | bytes) -> None:
         """Take bytes that came from the other end."""
         self._incoming.write(encrypted)
+        self._may_have_more = True
 
     def handshake(self) -> bool:
         """Continue the handshake; return whether it is complete. Raises TlsError if it failed.
@@ -51,13 +64,13 @@ class TlsSession:
 
     def read_into(self, buffer: memoryview) -> int:
         """Decrypt into the buffer until it is full or nothing is left; return how many bytes. Raises TlsError."""
-        session, incoming = self._ssl, self._incoming
         size = len(buffer)
         filled = 0
-        while filled < size and (incoming.pending or session.pending()):
+        while filled < size and self._may_have_more:
             try:
-                count: int = session.read(size - filled, buffer[filled:] if filled else buffer)
+                count: int = self._read(size - filled, buffer[filled:] if filled else buffer)
             except ssl.SSLWantReadError:  # the start of a record
+                self._may_have_more = False
                 break
             except ssl.SSLError as error:
                 raise self._failure(error) from error
@@ -65,13 +78,13 @@ class TlsSession:
                 self.is_ended = True
                 break
             filled += count
-            if filled < size and not incoming.pending:  # Why not `pending`: a short read has emptied the record
-                break
+            # Why `pending` only of a full buffer: it is a Python function, and a short read has emptied the record.
+            self._may_have_more = bool(self._incoming.pending or (filled == size and self._ssl.pending()))
         return filled
 
     def has_input(self) -> bool:
         """Return whether `read_into` may find more without another byte received."""
-        return bool(self._incoming.pending or self._ssl.pending())
+        return self._may_have_more
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypt bytes, which may not be empty. Raises TlsError."""
