@@ -271,7 +271,7 @@ class Connection:
         self.is_broken = False  # neither side can send
         self.is_closed = False
         self.is_large = False  # it has moved a large piece
-        self.expects_large = False  # its last frame took two reads, so the next one may, too; never with TLS
+        self.expects_large = False  # its last frame took two reads, so the next one may, too; not with TLS or a gate
         self.may_change_processor = False  # before its next request
         self.last_active_ns = 0
         self.idle_bucket = 0  # its bucket in IdleConnections
@@ -308,7 +308,8 @@ class Connection:
         except BlockingIOError:
             self.may_have_input = False
         if frame is not None:
-            self.expects_large = self.secure is None and len(frame) > len(scratch)
+            # Why not with a gate: it lets in what is whole in one read, however small (memory_pool.py, rule 3).
+            self.expects_large = self.secure is None and self.gate is None and len(frame) > len(scratch)
         if self.secure is not None:
             self._expect_records(frame)
         elif self.expected_bytes or (not self.may_have_input and frames.missing_bytes() > EXPECTED_BYTES_MIN):

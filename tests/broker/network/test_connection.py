@@ -20,6 +20,7 @@ from barnabas.broker.network.connection import (
     FrameReader,
     InvalidFrameError,
 )
+from barnabas.broker.network.memory_pool import MemoryGate, MemoryPool
 from barnabas.broker.network.transport import TURN_BYTES, PlainTransport
 from barnabas.broker.requests.request import Request, RequestContext
 
@@ -257,6 +258,18 @@ def test_a_frame_of_any_size_follows_a_large_one(peer: Peer, size: int) -> None:
     assert len(large) > len(peer.scratch)
     peer.client.sendall(framed([large, small, small, large]))
     assert [peer.read() for _ in range(5)] == [large, small, small, large, None]
+
+
+def test_a_small_frame_after_a_large_one_needs_no_memory_of_the_pool(peer: Peer) -> None:
+    """Read whole, it is let in although others hold the pool (memory_pool.py, rule 3)."""
+    pool = MemoryPool(1000, lambda: 0)
+    peer.connection.gate = MemoryGate(pool, lambda: None)
+    peer.client.sendall(framed([bytes(500)]))
+    assert len(peer.read() or b"") == 500
+    peer.connection.release_memory()
+    pool.take(1000)
+    peer.client.sendall(framed([b"heartbeat"]))
+    assert peer.read() == b"heartbeat"
 
 
 class TcpPeer(Peer):
