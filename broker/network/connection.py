@@ -306,7 +306,8 @@ class Connection:
                 if frame is not None or not self.may_have_input or left <= 0 or frames.is_held():
                     break
         except BlockingIOError:
-            self.may_have_input = False
+            # Why not always false: with TLS, what came may be a part of a record, and the end of the stream behind it.
+            self.may_have_input = self.is_hung_up and self.secure is not None
         if frame is not None:
             # Why not with a gate: it lets in what is whole in one read, however small (memory_pool.py, rule 3).
             self.expects_large = self.secure is None and self.gate is None and len(frame) > len(scratch)

@@ -229,6 +229,20 @@ def test_a_large_request_that_is_there_takes_few_reads() -> None:
         assert counting.reads == 1
 
 
+def test_the_end_of_the_stream_may_share_the_edge_of_a_cut_record(secured: Secured) -> None:
+    """A client that dies amid a record: nothing can be decrypted, and no other edge comes."""
+    secured.send(framed(SMALL)[:60])
+    assert secured.read() is None
+    secured.client.session.write(bytes(SMALL))
+    secured.send_raw(secured.client.session.take_output()[:100])
+    secured.client.sock.close()
+    secured.connection.is_hung_up = True
+    assert secured.read() is None
+    assert secured.connection.may_have_input
+    with pytest.raises(EOFError):
+        secured.read()
+
+
 def test_a_record_is_read_to_its_end_and_hardly_further(secured: Secured) -> None:
     """However small the caller's buffer is: of a part of a record, nothing can be decrypted."""
     secured.send(bytes(RECORD_BYTES_MAX))
