@@ -194,8 +194,8 @@ def find(
 ) -> Found | None:
     """Find up to `max_bytes` from the batch that holds `offset` to the limit.
 
-    With `min_one_message` the result has at least one whole batch. Returns None if no batch lies below the limit, or if
-    `max_bytes` is 0 without `min_one_message`.
+    With `min_one_message` the result has at least one whole batch. Without it, returns None if the first batch has more
+    than `max_bytes` (KIP-74); in any case if no batch lies below the limit.
     """
     if offset >= limit.offset:
         return None
@@ -278,18 +278,23 @@ def _recent_start(segment: LogSegment, recent: RecentBatches, offset: int, end: 
 def _size_of_read(
     segment: LogSegment, start: int, batch_size: int, end: int, max_bytes: int, *, min_one_message: bool
 ) -> int:
-    """Return how much to read from `start`, where a batch of `batch_size` begins (-1: it is looked up if it counts)."""
+    """Return how much to read from `start`, where a batch of `batch_size` begins (-1: it is looked up if it counts).
+
+    Nothing, if not even this batch is whole then: a consumer that gets bytes without a whole batch gives up.
+    """
     available = end - start
     if available <= max_bytes:
         return available
-    if min_one_message:
-        if batch_size < 0:
-            header = segment.header_at(start, end)
-            if header is None:
-                raise MalformedMessageError(f"no batch at {start} of {segment}")
-            batch_size = header.size_in_bytes
-        max_bytes = max(max_bytes, batch_size)
-    return min(available, max_bytes)
+    if max_bytes <= 0 and not min_one_message:
+        return 0
+    if batch_size < 0:
+        header = segment.header_at(start, end)
+        if header is None:
+            raise MalformedMessageError(f"no batch at {start} of {segment}")
+        batch_size = header.size_in_bytes
+    if batch_size <= max_bytes:
+        return max_bytes
+    return min(available, batch_size) if min_one_message else 0
 
 
 def aborted_transactions(

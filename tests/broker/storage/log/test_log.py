@@ -73,8 +73,11 @@ def test_reads_begin_at_a_batch_and_honour_sizes(bench: Bench) -> None:
     assert read(target, 0, 2 * size + 5).size == 2 * size + 5
     assert read(target, 2).size == 2 * size
     assert read(target, 0, 1).size == size
-    assert read(target, 0, 1, least=False).size == 1
-    assert read(target, 0, 0, least=False).slice is None
+    for less in (0, 1, size - 1):  # bytes without a whole batch are of no use
+        assert read(target, 0, less, least=False).slice is None
+        assert read(target, 2, less, least=False).slice is None
+    assert read(target, 0, size, least=False).size == size
+    assert read(target, 0, size + 1, least=False).size == size + 1
     assert read(target, 6).slice is None
     refused(ErrorCode.OFFSET_OUT_OF_RANGE, read, target, 7)
     refused(ErrorCode.OFFSET_OUT_OF_RANGE, read, target, -1)
