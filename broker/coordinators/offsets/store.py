@@ -78,11 +78,14 @@ ByGroup = dict[str, ByTopic]
 class OffsetStore:
     """Offsets by group, topic and partition."""
 
-    __slots__ = ("_groups", "_pending", "count")
+    __slots__ = ("_groups", "_open", "_pending", "count")
 
     def __init__(self) -> None:
         self._groups: ByGroup = {}
         self._pending: dict[int, ByGroup] = {}  # by producer id: commits of open transactions
+        # The producer ids of each partition in `_pending`, by group. Why: a fetch may ask for each of many partitions
+        # whether it is in one of many transactions.
+        self._open: dict[str, dict[TopicPartition, set[int]]] = {}
         self.count = 0  # the number of stored offsets
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
@@ -107,40 +110,52 @@ class OffsetStore:
         """Store an offset of an open transaction."""
         by_group = self._pending.setdefault(producer_id, {})
         by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+        producers = self._open.setdefault(group_id, {}).setdefault(TopicPartition(topic, partition), set())
+        producers.add(producer_id)
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         """Remove an offset, including those of open transactions."""
         if _remove(self._groups, group_id, topic, partition):
             self.count -= 1
-        for by_group in self._pending.values():
-            _remove(by_group, group_id, topic, partition)
+        for producer_id in tuple(self._open.get(group_id, {}).get(TopicPartition(topic, partition), ())):
+            _remove(self._pending[producer_id], group_id, topic, partition)
+            self._close(producer_id, group_id, TopicPartition(topic, partition))
+
+    def _close(self, producer_id: int, group_id: str, tp: TopicPartition) -> None:
+        """Remove a producer from those of a partition."""
+        partitions = self._open[group_id]
+        partitions[tp].discard(producer_id)
+        if not partitions[tp]:
+            del partitions[tp]
+        if not partitions:
+            del self._open[group_id]
 
     def end_transaction(self, producer_id: int, is_committed: bool) -> None:
         """Commit the offsets of a transaction, or drop them."""
-        by_group = self._pending.pop(producer_id, {})
-        if not is_committed:
-            return
-        for group_id, topics in by_group.items():
+        for group_id, topics in self._pending.pop(producer_id, {}).items():
             for topic, partitions in topics.items():
                 for partition, committed in partitions.items():
-                    current = self.get(group_id, topic, partition)
-                    if current is None or committed.record_offset > current.record_offset:
-                        self.put(group_id, topic, partition, committed)
+                    self._close(producer_id, group_id, TopicPartition(topic, partition))
+                    if is_committed:
+                        self._put_newer(group_id, topic, partition, committed)
+
+    def _put_newer(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        current = self.get(group_id, topic, partition)
+        if current is None or committed.record_offset > current.record_offset:
+            self.put(group_id, topic, partition, committed)
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Return whether an open transaction has an offset for the partition."""
-        return any(partition in by_group.get(group_id, {}).get(topic, {}) for by_group in self._pending.values())
+        return TopicPartition(topic, partition) in self._open.get(group_id, {})
 
     def has_open_transactions(self, group_id: str) -> bool:
         """Return whether an open transaction has offsets of the group."""
-        return any(group_id in by_group for by_group in self._pending.values())
+        return group_id in self._open
 
     def all_partitions(self, group_id: str) -> list[TopicPartition]:
         """Return every partition with a committed offset, or with one of an open transaction."""
         found = {tp: None for tp, _ in self.of_group(group_id)}
-        for by_group in self._pending.values():
-            for topic, partitions in by_group.get(group_id, {}).items():
-                found.update((TopicPartition(topic, partition), None) for partition in partitions)
+        found.update(dict.fromkeys(self._open.get(group_id, {})))
         return list(found)
 
     def of_topics(self, topics: Set[str]) -> dict[tuple[str, TopicPartition], set[bytes]]:
@@ -190,7 +205,7 @@ class OffsetStore:
     def _fetch_one(
         self, group_id: str, topic: TopicQuery, partition: int, committed: ByPartition, require_stable: bool
     ) -> FetchedPartition:
-        if require_stable and self._pending and self.has_pending(group_id, topic.name, partition):
+        if require_stable and self._open and self.has_pending(group_id, topic.name, partition):
             return FetchedPartition(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         found = committed.get(partition)
         if found is None or _is_of_another(found, topic.topic_id):

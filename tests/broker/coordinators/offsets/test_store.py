@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from barnabas.broker.coordinators.classic.events import GroupState
@@ -139,3 +141,31 @@ class TestExpiry:
         store.put_pending(9, "g", "t", 0, committed(1))
         assert store.expired(self.group(GroupState.EMPTY), 10**9, 1) == ([], False)
         assert OffsetStore().expired(self.group(GroupState.EMPTY), 10**9, 1) == ([], True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_open_is_what_transactions_hold(seed: int) -> None:
+    """After any steps, the answers are those of a look at each open transaction."""
+    chance = random.Random(seed)
+    store = OffsetStore()
+    held: dict[int, set[tuple[str, TopicPartition]]] = {}
+    for _ in range(400):
+        producer_id, group = chance.randrange(6), chance.choice("gh")
+        partition = TopicPartition("t", chance.randrange(4))
+        step = chance.random()
+        if step < 0.5:
+            store.put_pending(producer_id, group, *partition, committed(1))
+            held.setdefault(producer_id, set()).add((group, partition))
+        elif step < 0.8:
+            store.end_transaction(producer_id, chance.random() < 0.5)
+            held.pop(producer_id, None)
+        else:
+            store.remove(group, *partition)
+            for partitions in held.values():
+                partitions.discard((group, partition))
+        every = set().union(*held.values())
+        for name in "gh":
+            found = {tp for of, tp in every if of == name}
+            assert store.has_open_transactions(name) == bool(found)
+            assert {p for p in range(4) if store.has_pending(name, "t", p)} == {tp.partition for tp in found}
+            assert set(store.all_partitions(name)) == found | {tp for tp, _ in store.of_group(name)}
