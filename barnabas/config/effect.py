@@ -95,7 +95,7 @@ HARMLESS: Final = (
             "share.coordinator.threads",
         ),
     ),
-    Missing("one thread loads groups and matches patterns", ("group.coordinator.background.threads",)),
+    Missing("one thread loads groups, and one matches patterns", ("group.coordinator.background.threads",)),
     Missing("a request to the controller has request.timeout.ms in all", ("controller.socket.timeout.ms",)),
     Missing("a connection to another node is opened within its request's time", ("socket.connection.setup.",)),
     Missing("the kernel sizes the buffers of connections to leaders", ("replica.socket.receive.buffer.bytes",)),

@@ -6,7 +6,7 @@ takes them, they change the group at once, and the request is answered when they
 records waits for all earlier writes, since it may depend on them.
 
 Threads: owner is the shard, under its lock; every method wants it held unless it says otherwise. Regular expressions
-are matched on `group-metadata-manager-0`.
+are matched on `group-coordinator-background-0`.
 Source: Kafka's GroupCoordinatorShard, CoordinatorRuntime (4.3).
 """
 
@@ -242,7 +242,7 @@ class ConsumerGroups:
         topics: Sequence[str],
         version: int,
     ) -> None:
-        """Match on the coordinator's own thread, without the lock: a scan of all topics may take its time."""
+        """Match on a thread of its own, without the lock: a scan of all topics may take its time."""
         if can_describe is not None:
             topics = [name for name in topics if can_describe(name)]
         resolved = resolve(regexes, topics, version, self._core.now_ms())

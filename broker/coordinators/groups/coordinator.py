@@ -10,7 +10,7 @@ Rules
 4. A method with a `Completion` answers through it, once, on any thread (`runtime/completion.py`).
 
 Threads: requests on handlers; timers on `group-coordinator-reaper`; loading and unloading on
-`group-metadata-manager-0`.
+`group-metadata-manager-0`; regular expressions on `group-coordinator-background-0`.
 Source: Kafka's GroupCoordinatorService (4.3).
 """
 
@@ -105,8 +105,10 @@ class GroupCoordinator:
         self._replica_manager = replica_manager  # fixed before start
         self._timer = Timer(clock)
         self._jobs = JobThread("group-metadata-manager-0", "group-meta-0", log)
+        # Why another thread: expressions may take seconds, and no group of another client waits for its loading then.
+        self._background = JobThread("group-coordinator-background-0", "group-backgr-0", log)
         consumers = ConsumerContext(
-            MetadataWatch(metadata_cache), self._jobs.put, lambda group_id: _times(group_config(group_id))
+            MetadataWatch(metadata_cache), self._background.put, lambda group_id: _times(group_config(group_id))
         )
         shares = ShareContext(persister, lambda group_id: _share_times(group_config(group_id)))
         streams = StreamsContext(lambda group_id: _streams_config(group_config(group_id)))
@@ -126,6 +128,7 @@ class GroupCoordinator:
         """Start the threads."""
         self._is_running = True
         self._jobs.start()
+        self._background.start()
         self._reaper_thread.start()
 
     def shutdown(self) -> None:
@@ -137,6 +140,7 @@ class GroupCoordinator:
             shard.close()
         self._timer.close()
         self._jobs.stop()
+        self._background.stop()
         if was_running:
             self._reaper_thread.join()
 
@@ -194,8 +198,9 @@ class GroupCoordinator:
             self._jobs.put(self._activate_loaded)
 
     def run_pending_jobs(self) -> None:
-        """Run the loader thread's jobs on this thread, for tests without threads."""
+        """Run the jobs of both threads on this one, for tests without threads."""
         self._jobs.run_pending()
+        self._background.run_pending()
 
     def _load(self, shard: Shard) -> None:
         started_ms = self._context.clock.monotonic_ms()
@@ -242,8 +247,8 @@ class GroupCoordinator:
 
     @property
     def has_jobs(self) -> bool:
-        """Whether jobs wait for the loader's thread."""
-        return not self._jobs.empty()
+        """Whether jobs wait for their threads."""
+        return not (self._jobs.empty() and self._background.empty())
 
     def writes(self) -> Sequence[CommittedWrites]:
         """Return the writes of each shard, to be read without a lock."""

@@ -83,6 +83,12 @@ def test_expressions_are_resolved_to_whole_names(engine: str) -> None:
     assert {(found.version, found.timestamp_ms) for found in resolved.values()} == {(7, 99)}
 
 
+def test_expressions_after_the_time_of_their_group_match_nothing(engine: str, caplog: pytest.LogCaptureFixture) -> None:
+    resolved = resolve(["t.", "x"], ["t1", "x"], 7, 99, time_max_ns=0)
+    assert [found.topics for found in resolved.values()] == [frozenset(), frozenset()]
+    assert caplog.text.count("is ignored") == 2
+
+
 # Names other than topics': transactional ids may have any characters
 
 IDS = ("app-1", "App-2", "größe", "GRÖSSE", "σας", "ΣΑΣ", "a b", "a\nb", "用户-7", "K", "x/y:z", "")
