@@ -92,6 +92,7 @@ COMPILED = (
     "barnabas/broker/share/partition/share_partition.py",
     "barnabas/broker/share/partition/state.py",
     "barnabas/broker/share/record_batches.py",
+    "barnabas/broker/storage/large_batches.py",
     "barnabas/broker/storage/segments/index.py",
     "barnabas/broker/storage/log/leader_epochs.py",
     "barnabas/broker/storage/log/appender.py",

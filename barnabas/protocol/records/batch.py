@@ -507,6 +507,26 @@ def encode_record(record: SimpleRecord, timestamp_delta: int, offset_delta: int)
     return bytes(prefix + body)
 
 
+def renumbered(payload: bytes, count: int) -> bytearray:
+    """Return the `count` records of a payload that was walked, with offset deltas of 0, 1, 2 …"""
+    output = bytearray()
+    delta = bytearray()
+    cursor = 0
+    for index in range(count):
+        length, start = read_varint(payload, cursor)
+        cursor = start + length
+        _, delta_start = read_varlong(payload, start + 1)
+        _, delta_end = read_varint(payload, delta_start)
+        delta.clear()
+        write_varint(delta, index)
+        write_varint(output, length - (delta_end - delta_start) + len(delta))
+        output.append(0)  # attributes, which no record has
+        output += payload[start + 1 : delta_start]
+        output += delta
+        output += payload[delta_end:cursor]
+    return output
+
+
 def _write_bytes(body: bytearray, value: bytes | None) -> None:
     if value is None:
         write_varint(body, -1)

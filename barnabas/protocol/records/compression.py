@@ -28,6 +28,7 @@ DECOMPRESSED_SIZE_MAX = 1 << 30
 
 _FIRST_GUESS_MIN = 64 * 1024
 _GUESS_FACTOR = 8
+_LARGE_GUESS = 64 << 20  # from here on a guess that is eight times too large would cost more than another try
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_SIZE = 32 * 1024
@@ -102,7 +103,7 @@ def _decompress_bounded(decompress_into: Callable[[Buffer, bytearray], int], dat
                 raise MalformedMessageError(f"cannot decompress records: {error}") from None
             if size >= size_max:
                 raise _too_large(size_max) from None
-        size = min(size * _GUESS_FACTOR, size_max)
+        size = min(size * (_GUESS_FACTOR if size < _LARGE_GUESS else 2), size_max)
 
 
 def _too_large(size_max: int) -> DecompressedTooLargeError:

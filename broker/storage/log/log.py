@@ -46,6 +46,7 @@ from barnabas.broker.storage.directories.names import (
 )
 from barnabas.broker.storage.directories.strays import Note, write_note
 from barnabas.broker.storage.invariants import check_log
+from barnabas.broker.storage.large_batches import ORDINARY_BYTES
 from barnabas.broker.storage.log.appender import LogAppender
 from barnabas.broker.storage.log.flusher import LogFlusher
 from barnabas.broker.storage.log.leader_epochs import LeaderEpochCache
@@ -68,7 +69,7 @@ from barnabas.broker.storage.log.log_types import (
 from barnabas.broker.storage.log.reader import LogReader
 from barnabas.broker.storage.log.recovery import LoadedLog
 from barnabas.broker.storage.log.segment_keeper import SegmentKeeper
-from barnabas.broker.storage.log.validator import ORDINARY_BYTES, LeaderValidator
+from barnabas.broker.storage.log.validator import LeaderValidator
 from barnabas.broker.storage.producers.producer_entry import ProducerEntry
 from barnabas.broker.storage.producers.producer_state import ProducerStateManager
 from barnabas.broker.storage.producers.verification import VerificationGuard

@@ -20,9 +20,11 @@ How much of a batch is checked
 
 How much memory that takes
 - Records are decompressed as a whole: at most ORDINARY_BYTES for each handler; more, up to
-  `barnabas.record.decompressed.max.bytes`, for one batch of the process at a time. Anything larger is refused with
-  MESSAGE_TOO_LARGE, and the Java producer then splits its batch. Apache Kafka has no bound: it reads records as a
-  stream, so a decompression bomb costs it no memory but a thread for as long as it lasts.
+  `barnabas.record.decompressed.max.bytes`, for one batch of the process at a time (large_batches.py). Anything larger,
+  and a compressed batch of more than RECORDS_MAX records, is refused with MESSAGE_TOO_LARGE, and the Java producer then
+  splits its batch. Apache Kafka has no bound: it reads records as a stream, so a decompression bomb costs it no memory
+  but a thread for as long as it lasts.
+- Of invalid records the first RECORD_ERRORS_MAX are told; Apache Kafka tells all of them.
 
 Different from Apache Kafka: it never checks offset deltas of uncompressed batches; here gaps in them are closed.
 
@@ -31,9 +33,10 @@ Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRec
 
 from __future__ import annotations
 
-import threading
-from typing import Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.storage.large_batches import LARGE_BATCH, ORDINARY_BYTES, RECORDS_MAX
 from barnabas.broker.storage.log.log_types import (
     LIKE_PRODUCER,
     LONG_MAX,
@@ -54,31 +57,29 @@ from barnabas.protocol.records.batch import (
     BatchHeader,
     CorruptBatchError,
     LegacyMagicError,
-    SimpleRecord,
     assemble_batch,
-    encode_record,
-    iter_records,
+    iter_records_without_headers,
     peek_size,
     read_header,
     records_payload,
+    renumbered,
     set_attributes,
     set_attributes_and_max_timestamp,
     verify_crc,
 )
 from barnabas.protocol.records.compression import CompressionType, DecompressedTooLargeError, compress
-from barnabas.protocol.records.walk import KEY_END, TIMESTAMP_DELTA, RecordsSummary, record_spans, walk_records
+from barnabas.protocol.records.walk import RecordsSummary, walk_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 RECORD_ERRORS_SHOWN: Final = 3
-ORDINARY_BYTES: Final = 64 << 20
+RECORD_ERRORS_MAX: Final = 1_000
 LONG_MIN: Final = -(2**63)
 
 # Why: every batch passes here, and looking up an Enum member costs more than the check it is for.
 _CLIENT: Final = AppendOrigin.CLIENT
 _ZSTD: Final = int(CompressionType.ZSTD)
-
-# Held while a batch of more than ORDINARY_BYTES is decompressed. A thread that waits for it holds its partition's lock;
-# the thread that has it takes no other lock.
-_LARGE_BATCH: Final = threading.Lock()
 
 
 class ValidBatch:
@@ -126,7 +127,7 @@ class LeaderValidator:
         except DecompressedTooLargeError as too_large:
             if self._decompressed_max <= self._ordinary_max:
                 raise self._too_large(too_large) from None
-        with _LARGE_BATCH:
+        with LARGE_BATCH:
             try:
                 return check.run(records, self._decompressed_max)
             except DecompressedTooLargeError as still_too_large:
@@ -257,6 +258,11 @@ class _BatchCheck:
                 f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and count of records "
                 f"{header.record_count} in topic partition {tp}",
             )
+        if count_from_offsets > RECORDS_MAX and header.attributes & COMPRESSION_MASK:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The compressed batch in the append to {tp} has {count_from_offsets} records, more than {RECORDS_MAX}",
+            )
         if header.attributes & CONTROL_BIT:
             raise ApiError(
                 ErrorCode.INVALID_RECORD, f"Clients are not allowed to write control records in topic partition {tp}"
@@ -278,8 +284,8 @@ class _BatchCheck:
 
     def _keyless(self, walked: RecordsSummary, header: BatchHeader) -> ApiError:
         reason = f"Compacted topic cannot accept message without key in topic partition {self._tp}."
-        spans = record_spans(walked.payload, header.record_count)
-        errors = [RecordError(index, reason) for index, span in enumerate(spans) if span[KEY_END] < 0]
+        records = iter_records_without_headers(bytes(walked.payload), header)
+        errors = (RecordError(index, reason) for index, record in enumerate(records) if record.key is None)
         return _record_errors(ErrorCode.INVALID_RECORD, errors)
 
     def _check_timestamps(self, header: BatchHeader, walked: RecordsSummary | None) -> None:
@@ -302,33 +308,36 @@ class _BatchCheck:
         if highest <= latest and lowest >= earliest:
             return
         if walked is None:
-            timestamps = [highest if highest > latest else lowest]
+            timestamps = iter((highest if highest > latest else lowest,))
         else:
-            timestamps = [base + span[TIMESTAMP_DELTA] for span in record_spans(walked.payload, header.record_count)]
-        errors = [
+            records = iter_records_without_headers(bytes(walked.payload), header)
+            timestamps = (record.timestamp for record in records)
+        errors = (
             RecordError(
                 index,
                 f"Timestamp {timestamp} of a message in topic partition {self._tp} is out of range. The timestamp "
                 f"should be within [{earliest}, {latest}]",
             )
-            for index, timestamp in enumerate(timestamps)
-            if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP
-        ]
-        if errors:
-            raise _record_errors(ErrorCode.INVALID_TIMESTAMP, errors)
+            for index, timestamp in _outside(timestamps, earliest, latest)
+        )
+        refusal = _record_errors(ErrorCode.INVALID_TIMESTAMP, errors)
+        if refusal.record_errors:
+            raise refusal
 
     def _client_stamped(self) -> ApiError:
         message = (
             f"Invalid timestamp type in a message of topic partition {self._tp}. "
             "Producer should not set timestamp type to LogAppendTime."
         )
-        return _record_errors(ErrorCode.INVALID_TIMESTAMP, [RecordError(0, message)])
+        return _record_errors(ErrorCode.INVALID_TIMESTAMP, iter([RecordError(0, message)]))
 
     def _rebuild(
         self, data: bytearray | memoryview, header: BatchHeader, walked: RecordsSummary, target: int
     ) -> bytearray:
         """Write the batch again, with the topic's compression and offsets without gaps."""
-        encoded = walked.payload if walked.offsets_are_contiguous else _renumbered(data, header)
+        encoded = walked.payload
+        if not walked.offsets_are_contiguous:
+            encoded = renumbered(bytes(encoded), header.record_count)
         kind = CompressionType(target)
         stored = (
             encoded if kind is CompressionType.NONE else compress(kind, encoded, self._settings.compression_level(kind))
@@ -371,28 +380,25 @@ def _unstamp(data: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
     return read_header(data)
 
 
-def _record_errors(code: ErrorCode, errors: list[RecordError]) -> RecordValidationError:
+def _outside(timestamps: Iterator[int], earliest: int, latest: int) -> Iterator[tuple[int, int]]:
+    """Yield the indexes and timestamps of records that are out of range."""
+    for index, timestamp in enumerate(timestamps):
+        if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+            yield index, timestamp
+
+
+def _record_errors(code: ErrorCode, errors: Iterator[RecordError]) -> RecordValidationError:
+    told = list(islice(errors, RECORD_ERRORS_MAX))
     if code is ErrorCode.INVALID_TIMESTAMP:
         summary = "One or more records have been rejected due to invalid timestamp"
     else:
-        shown = "; ".join(str(error.message) for error in errors[:RECORD_ERRORS_SHOWN])
+        shown = "; ".join(str(error.message) for error in told[:RECORD_ERRORS_SHOWN])
+        least = "at least " if next(errors, None) is not None else ""
         summary = (
-            f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the "
-            f"first three errors at most: {shown}"
+            f"One or more records have been rejected due to {least}{len(told)} record errors in total, and only "
+            f"showing the first three errors at most: {shown}"
         )
-    return RecordValidationError(code, summary, errors)
-
-
-def _renumbered(data: bytearray | memoryview, header: BatchHeader) -> bytes:
-    """Return the records with offset deltas of 0, 1, 2 …"""
-    return b"".join(
-        encode_record(
-            SimpleRecord(record.timestamp, record.key, record.value, record.headers),
-            record.timestamp - header.base_timestamp,
-            index,
-        )
-        for index, record in enumerate(iter_records(data))
-    )
+    return RecordValidationError(code, summary, told)
 
 
 def _set_timestamp(data: bytearray | memoryview, header: BatchHeader, stamps: bool, max_timestamp: int) -> None:

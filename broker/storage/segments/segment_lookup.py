@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 
+from barnabas.broker.storage.large_batches import first_record
 from barnabas.broker.storage.log.log_types import NO_OFFSET, TimestampOffset
 from barnabas.broker.storage.segments.scan import scan_batches, scan_headers
 from barnabas.broker.storage.segments.segment_files import SegmentFiles
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, iter_records, read_header, verify_crc
+from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header, verify_crc
 
 log = logging.getLogger("barnabas.storage.log")
 
@@ -130,9 +131,9 @@ class SegmentLookup:
         for _, header, batch in scan_batches(files.file, start[0], files.size):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
-            for record in iter_records(batch):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+            record = first_record(batch, header, lambda r: r.timestamp >= timestamp and r.offset >= start_offset)
+            if record is not None:
+                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
         return None
 
     def find_record_of(self, newest: TimestampOffset) -> TimestampOffset | None:
@@ -144,7 +145,7 @@ class SegmentLookup:
         for _, header, batch in scan_batches(files.file, 0 if start is None else start[0], files.size):
             if header.max_timestamp != newest.timestamp:
                 continue
-            for record in iter_records(batch):
-                if record.timestamp == newest.timestamp:
-                    return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+            record = first_record(batch, header, lambda r: r.timestamp == newest.timestamp)
+            if record is not None:
+                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
         return None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Close, Ending, NoReply, Reply
-from barnabas.broker.storage.log.validator import ORDINARY_BYTES
+from barnabas.broker.storage.large_batches import ORDINARY_BYTES
 from barnabas.broker.wiring.removed.raising import carry_out, to_removed
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError

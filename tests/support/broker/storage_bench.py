@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.broker.storage.large_batches import ORDINARY_BYTES
 from barnabas.broker.storage.log.log import FetchIsolation, Log
 from barnabas.broker.storage.log.recovery import LogLoader
-from barnabas.broker.storage.log.validator import ORDINARY_BYTES
 from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.common.disk.faulty_files import MemoryFileSystem

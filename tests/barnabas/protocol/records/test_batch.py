@@ -19,6 +19,7 @@ from barnabas.protocol.records.batch import (
     TimestampType,
     build_batch,
     corrupt_crc,
+    encode_record,
     end_txn_marker,
     iter_headers,
     iter_records,
@@ -29,6 +30,7 @@ from barnabas.protocol.records.batch import (
     peek_producer,
     peek_size,
     read_header,
+    renumbered,
     set_attributes,
     set_attributes_and_max_timestamp,
     set_max_timestamp,
@@ -218,3 +220,16 @@ def test_a_batch_cut_short_is_refused() -> None:
     for cut in range(len(batch)):
         with pytest.raises(MalformedMessageError):
             list(iter_records(batch[:cut]))
+
+
+def test_renumbered_records_are_those_that_were_built_so() -> None:
+    """Headers, nulls and long fields stay; only the offset deltas change, whatever their lengths were."""
+    records = [
+        SimpleRecord(index * 100, None if index % 3 else b"k", bytes(index % 90) if index % 5 else None, (("h", b"x"),))
+        for index in range(200)
+    ]
+    expected = build_batch(records)[HEADER_SIZE:]
+    gaps = b"".join(encode_record(record, record.timestamp_ms, 7 * index) for index, record in enumerate(records))
+    same = b"".join(encode_record(record, record.timestamp_ms, 0) for record in records)
+    for payload in (gaps, same, expected):
+        assert renumbered(payload, 200) == expected
