@@ -196,3 +196,15 @@ class Sessions:
         """Return the time since the last heartbeat, for a metric."""
         session = self._by_id.get(broker_id)
         return 0 if session is None else now_ms - session.last_contact_ms
+
+    def metadata_offset(self, broker_id: int) -> int:
+        """Return the offset up to which the broker has applied the metadata, as far as its session knows."""
+        session = self._by_id.get(broker_id)
+        return NO_OFFSET if session is None else session.metadata_offset
+
+    def behind_ms(self, broker_id: int, now_ms: int) -> int | None:
+        """Return how long ago a broker that lacks metadata had all of it; None if it never had."""
+        session = self._by_id.get(broker_id)
+        if session is None or not session.has_caught_up:
+            return None
+        return now_ms - (session.target_since_ms if session.has_target else session.last_contact_ms)

@@ -1,7 +1,7 @@
 """DescribeQuorum: v0-v2
 
 Behaviour: the leader lists the voters and observers of `__cluster_metadata-0`, and how far each has fetched. A single
-controller lists itself.
+controller lists itself. Registered brokers are observers (observing_brokers.py).
 
 Version notes: v1 (KIP-836): times of the last fetch. v2 (KIP-853): directory ids and endpoints.
 
@@ -18,6 +18,7 @@ from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.common.ids import ZERO_UUID
 from barnabas.controller.apis.services import ControllerServices
+from barnabas.controller.observing_brokers import observing_brokers
 from barnabas.controller.raft.handlers.quorum_description import describe_leader
 from barnabas.controller.raft.leader_state import CHECK_QUORUM_FACTOR
 from barnabas.controller.raft.messages import TOPIC
@@ -36,15 +37,28 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     ]:
         return Reply(wire.DescribeQuorumResponse(error_code=0, topics=[_unknown(topic) for topic in topics]))
     response = _alone(services) if services.raft is None else services.raft.describe()
+    since_ms = services.controller.active_since_ms  # Why once: the event thread may replace it meanwhile
+    if since_ms is not None:
+        set_active_since(response, since_ms)
+        _add_brokers(services, response.topics[0].partitions[0])
     if request.header.api_version < _FIRST_VERSION_WITH_DIRECTORIES:
         _remove_directories(response)
     if services.raft is not None:
         fetch_timeout_ms = int(services.config.controller_quorum_fetch_timeout_ms)
         set_check_quorum(response, int(fetch_timeout_ms * CHECK_QUORUM_FACTOR))
-    since_ms = services.controller.active_since_ms  # Why once: the event thread may replace it meanwhile
-    if since_ms is not None:
-        set_active_since(response, since_ms)
     return Reply(response)
+
+
+def _add_brokers(services: ControllerServices, partition: wire.ResponsePartitionData) -> None:
+    """Add the registered brokers to the observers, if this controller leads."""
+    fetching = {state.replica_id: state for state in (*partition.current_voters, *partition.observers)}
+    leader = fetching.get(partition.leader_id)
+    if partition.error_code == ErrorCode.NONE:
+        # Why not without it: a leader that is being removed is no voter any more.
+        end_offset = partition.high_watermark if leader is None else leader.log_end_offset
+        now_ms, wall_ms = services.clock.monotonic_ms(), services.clock.wall_ms()
+        brokers = observing_brokers(services.controller, fetching, end_offset, now_ms, wall_ms)
+        partition.observers = [*partition.observers, *brokers]
 
 
 def _remove_directories(response: wire.DescribeQuorumResponse) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
@@ -91,6 +92,7 @@ def test_a_node_of_another_cluster_is_refused(asker: Asker) -> None:
 @pytest.mark.parametrize("way", [ask, forward])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_single_controller_is_a_quorum_of_one(asker: Asker, way: Any, version: int) -> None:
+    asker.rig.push()
     response = way(asker, described(), version)
     ((partition,),) = [topic.partitions for topic in response.topics]
     image = asker.rig.image
@@ -98,7 +100,12 @@ def test_a_single_controller_is_a_quorum_of_one(asker: Asker, way: Any, version:
     assert (partition.leader_id, partition.leader_epoch) == (100, asker.rig.controller.epoch)
     assert partition.high_watermark == image.offset + 1
     assert [(voter.replica_id, voter.log_end_offset) for voter in partition.current_voters] == [(100, image.offset + 1)]
-    assert partition.observers == []
+    assert [(broker.replica_id, broker.log_end_offset) for broker in partition.observers] == [
+        (broker_id, image.offset + 1) for broker_id in image.brokers
+    ]
+    assert [broker.replica_directory_id for broker in partition.observers] == [
+        broker.log_dirs[0] if version == 2 else ZERO_UUID for broker in image.brokers.values()
+    ]
     assert active_since_of(response) == asker.rig.controller.active_since_ms
     assert [node.node_id for node in response.nodes] == ([100] if version == 2 else [])
     if version:

@@ -108,9 +108,20 @@ def sentences(view: QuorumView) -> list[str]:
             said.append(f"Controller {member.id} {since}, and is {_records(member.behind)} behind.")
         elif member.behind:
             said.append(f"Controller {member.id} is {_records(member.behind)} behind.")
+    return said + _observers(view)
+
+
+def _observers(view: QuorumView) -> list[str]:
+    """Return who follows and does not vote: brokers, and controllers that no one has added."""
+    whole = [str(member.id) for member in view.observers if not member.behind]
+    said = []
+    if whole:
+        verbs = "follows and does" if len(whole) == 1 else "follow and do"
+        said.append(f"Node{'s' * (len(whole) > 1)} {listed(whole)} {verbs} not vote.")
     return said + [
-        f"Controller {member.id} follows and does not vote; it is {_records(member.behind)} behind."
+        f"Node {member.id} follows and does not vote; it is {_records(member.behind)} behind."
         for member in view.observers
+        if member.behind
     ]
 
 

@@ -31,19 +31,23 @@ def addresses(quorum: RaftServers) -> str:
 def test_a_broker_asks_the_controller(barnabas: Barnabas, cluster: BarnabasCluster, bootstrap: str) -> None:
     outcome = barnabas("quorum", "status")
     assert (outcome.code, outcome.err) == (0, "")
-    first, second, header, row = outcome.out.splitlines()
+    first, second, *_ = outcome.out.splitlines()
+    header, row, *followers = [line for line in outcome.out.splitlines() if "\t" in line]
     assert first.startswith("Controller 100 leads in epoch 1, since ")
     assert second == "It is the only voter: without it nothing is decided."
     assert header.split("\t")[:5] == ["id", "role", "address", "log_end", "behind"]
     assert row.split("\t")[:2] == ["100", "leader"]
     assert row.split("\t")[4] == "0"
+    brokers = [str(broker.node_id) for broker in cluster.brokers]
+    assert [line.split("\t")[:2] for line in followers] == [[broker, "observer"] for broker in brokers]
 
 
 def test_the_controller_is_asked_itself(barnabas: Barnabas, cluster: BarnabasCluster) -> None:
     controller = f"{cluster.controller.host}:{cluster.controller.port}"
     outcome = barnabas("quorum", "status", "--json", "--bootstrap-controller", controller)
     found = json.loads(outcome.out)
-    assert (outcome.code, found["leader"], found["observers"]) == (0, 100, [])
+    assert (outcome.code, found["leader"]) == (0, 100)
+    assert [member["id"] for member in found["observers"]] == [broker.node_id for broker in cluster.brokers]
     assert [member["role"] for member in found["voters"]] == ["leader"]
 
 

@@ -95,8 +95,13 @@ def test_a_voter_that_is_silent_does_not_count() -> None:
 
 
 def test_observers_follow() -> None:
-    response = answer(replica(100, 51), observers=(replica(103, 40),))
-    assert words(response)[-1] == "Controller 103 follows and does not vote; it is 11 records behind."
+    response = answer(replica(100, 51), observers=(replica(103, 40), replica(0, 51)))
+    assert words(response)[-2:] == [
+        "Node 0 follows and does not vote.",
+        "Node 103 follows and does not vote; it is 11 records behind.",
+    ]
+    response = answer(replica(100, 51), observers=(replica(0, 51), replica(1, 51), replica(2, 51)))
+    assert words(response)[-1] == "Nodes 0, 1 and 2 follow and do not vote."
 
 
 def test_a_leader_that_is_no_voter_any_more() -> None:
