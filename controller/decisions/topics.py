@@ -13,7 +13,7 @@ Source: ReplicationControlManager, ControllerApis (Kafka 4.3).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from barnabas.common.ids import ZERO_UUID, random_uuid
@@ -47,6 +47,7 @@ from barnabas.protocol.metadata_records import (
     TopicRecord,
 )
 
+MAX_PARTITIONS_PER_BATCH: Final = 10_000  # of a CreateTopics request
 DEFAULT: Final = -1  # a partition count or replication factor that the controller's config decides
 _FIRST_VERSION_WITH_DISABLED_ERROR: Final = 3
 
@@ -65,24 +66,41 @@ def create_topics(
     check_item_count(len(request.topics))
     once, duplicates = first_duplicates([topic.name for topic in request.topics])
     names = set(once)
+    wanted = [topic for topic in request.topics if topic.name in names]
+    permitted = {topic.name for topic in wanted if topic.name != CLUSTER_METADATA_TOPIC and may_create(topic.name)}
+    _check_partition_count(view, [topic for topic in wanted if topic.name in permitted])
     existing, effective = ExistingNames(view.image.topic_ids), configs.EffectiveConfigs(view)
     records: list[MetadataRecord] = []
     response = create_wire.CreateTopicsResponse()
-    for topic in request.topics:
-        if topic.name not in names:
-            continue
+    for topic in wanted:
         try:
-            result, topic_records = _create_one(view, topic, existing, effective, may_create)
+            result, topic_records = _create_one(view, topic, existing, effective, permitted)
             charge(result.num_partitions)
         except ApiError as error:
             response.topics.append(_create_failure(topic.name, Failure.of(error)))
             continue
         records += topic_records
-        check_batch_size(records)  # Why here: each of the topics may request 10,000 partitions in a few bytes
+        check_batch_size(records)
         response.topics.append(result if may_see_configs(topic.name) else _without_configs(result))
     for name in duplicates:
         response.topics.append(_create_failure(name, Failure(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
     return Decision([] if request.validate_only else records, response)
+
+
+def _check_partition_count(view: View, topics: Sequence[create_wire.CreatableTopic]) -> None:
+    """Refuse a request with too many partitions, before any of them is placed: a few bytes ask for all of them.
+
+    Source: ReplicationControlManager.validateTotalNumberOfPartitions (Kafka 4.3).
+    """
+    default = int(view.config.num_partitions)
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            total += default if topic.num_partitions == DEFAULT else max(0, topic.num_partitions)
+    if total > MAX_PARTITIONS_PER_BATCH:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _create_one(
@@ -90,12 +108,12 @@ def _create_one(
     topic: create_wire.CreatableTopic,
     existing: ExistingNames,
     effective: configs.EffectiveConfigs,
-    may_create: Permits,
+    permitted: Set[str],
 ) -> tuple[create_wire.CreatableTopicResult, list[MetadataRecord]]:
     """Return the result and the records of one new topic; raises ApiError."""
     if topic.name == CLUSTER_METADATA_TOPIC:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
-    if not may_create(topic.name):
+    if topic.name not in permitted:
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     check_name(topic.name)
     if topic.name in view.image.topic_ids:
@@ -182,7 +200,6 @@ def _placed_assignment(view: View, topic: create_wire.CreatableTopic) -> list[Pa
     factor = topic.replication_factor
     if factor == DEFAULT:
         factor = int(view.config.default_replication_factor)
-    check_batch_size(range(count))
     return _place(view, count, factor)
 
 

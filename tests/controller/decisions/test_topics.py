@@ -413,6 +413,32 @@ def test_a_small_request_for_too_many_partitions_is_refused_early(rig: Rig) -> N
         patch.setattr(
             topics, "place_replicas", lambda brokers, count, *rest: placed.append(count) or real(brokers, count, *rest)
         )
-        with pytest.raises(ApiError, match="excessively"):
+        with pytest.raises(ApiError, match="Excessively large number of partitions per request") as refused:
             create_topics(view, request)
-    assert placed == [6_000, 6_000]
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert placed == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [topic("b", 10_000), manual_topic("b", [[0]] * 10_000), topic("b", -1)],
+    ids=["counted", "assigned", "by default"],
+)
+def test_too_many_partitions_of_all_topics_are_refused_before_names_are_looked_at(more: Any) -> None:
+    """Kafka answers POLICY_VIOLATION for each topic then, and creates none."""
+    rig = Rig(num_partitions="10000")
+    rig.join(0)
+    rig.create("b", [[0]])
+    with pytest.raises(ApiError, match="Excessively") as refused:
+        create(rig, topic("a", 1), more)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert set(rig.image.topic_ids) == {"b"}
+
+
+def test_topics_that_may_not_be_created_do_not_count(rig: Rig) -> None:
+    request = create_wire.CreateTopicsRequest(topics=[topic("a", 1), topic("b", 10_000)])
+    response = rig.decide(lambda view: create_topics(view, request, may_create=lambda name: name == "a"))
+    assert [result.error_code for result in response.topics] == [
+        ErrorCode.NONE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ]
