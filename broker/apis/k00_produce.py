@@ -242,6 +242,8 @@ class _Appends:
             if self.errors and tp in self.errors:
                 raise produce_error(self.errors[tp], operation_of(self.version))
         except ApiError as error:
+            if manager.hosted.metadata_cache.snapshot.partition(tp) is None:  # Why only now: it is there, as a rule
+                return _failed(tp, FailedAppend(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             return _failed(tp, FailedAppend(error.code, error_message=error.message))
         guard = self.guards.get(tp) if self.guards else None
         try:

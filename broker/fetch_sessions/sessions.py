@@ -237,9 +237,9 @@ class FetchSessions:
                 return FetchContext(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             with session.lock:
                 if session.epoch != epoch:
-                    return FetchContext(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session_id)
+                    return FetchContext(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
                 if session.uses_topic_ids != uses_topic_ids:
-                    return FetchContext(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, session_id=session_id)
+                    return FetchContext(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
                 now_ms = self._clock.monotonic_ms()
                 due, stirred = session.begin(items, forgotten, topic_name, watcher, now_ms)
                 context = FetchContext()

@@ -177,7 +177,7 @@ class _BatchCheck:
         if origin is _CLIENT or source != target:
             if header.attributes & LOG_APPEND_TIME_BIT:
                 if stamps:
-                    raise self._client_stamped()
+                    raise self._client_stamped(header)
                 header = _unstamp(data, header)
             walked = None
             if self._full or source != target or _needs_records(settings):
@@ -324,12 +324,13 @@ class _BatchCheck:
         if refusal.record_errors:
             raise refusal
 
-    def _client_stamped(self) -> ApiError:
+    def _client_stamped(self, header: BatchHeader) -> ApiError:
         message = (
             f"Invalid timestamp type in a message of topic partition {self._tp}. "
             "Producer should not set timestamp type to LogAppendTime."
         )
-        return _record_errors(ErrorCode.INVALID_TIMESTAMP, iter([RecordError(0, message)]))
+        errors = (RecordError(index, message) for index in range(header.record_count))
+        return _record_errors(ErrorCode.INVALID_TIMESTAMP, errors)
 
     def _rebuild(
         self, data: bytearray | memoryview, header: BatchHeader, walked: RecordsSummary, target: int

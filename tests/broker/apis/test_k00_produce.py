@@ -75,6 +75,8 @@ def with_count(count):
     [
         (produce(batch(b"a"), acks=7), 9, ErrorCode.INVALID_REQUIRED_ACKS),
         (produce(batch(b"a"), topic="nowhere"), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (produce(corrupted(), topic="nowhere"), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (produce(batch(b"a"), topic="__transaction_state"), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (produce(batch(b"a"), partition=9), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (produce(batch(b"a"), partition=1), 9, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (produce(None), 9, ErrorCode.INVALID_RECORD),

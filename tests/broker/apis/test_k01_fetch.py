@@ -120,7 +120,8 @@ def test_sessions_send_only_changes(rig):
     more.topics = []
     assert bytes_of(rig.answer(more, 13).responses[0].partitions[0])
     bad = fetch(0, session_id=opened.session_id, session_epoch=9)
-    assert rig.answer(bad, 13).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    refused = rig.answer(bad, 13)
+    assert (refused.error_code, refused.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
 
 
 def test_the_old_id_of_a_recreated_topic_is_inconsistent(rig):

@@ -123,3 +123,15 @@ def test_a_throttled_follower_is_noted_but_gets_no_records(rig: BrokerRig) -> No
     quota.record(TP, 1000)
     assert read(rig, item(0), []).size == 0
     assert follower(rig).log_end_offset == 0
+
+
+def test_a_partition_whose_first_batch_does_not_fit_any_more_gets_nothing(rig: BrokerRig) -> None:
+    """A part of a batch would be of no use, and would make the next fetch begin with another partition (KIP-74)."""
+    items = [item(0), item(0, tp=OTHER)]
+    reader = rig.manager.reader
+    whole = read(rig, item(0), None).size
+    for max_bytes in (1, whole, whole + 1, 2 * whole - 1):
+        sizes = [result.size for _, result in reader.read_all(params(max_bytes=max_bytes), items)]
+        assert sizes == [whole, 0]
+    sizes = [result.size for _, result in reader.read_all(params(max_bytes=2 * whole), items)]
+    assert sizes == [whole, whole]
