@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from tests.support.cluster import Target
 from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 Run = Callable[..., str]
+SHOWN = {"partition": "true", "offset": "true", "value": "false"}
 
 
 @pytest.fixture
@@ -85,6 +86,22 @@ def test_the_console_consumer_reads_in_a_group_what_the_console_producer_wrote(r
     produce_lines(run, topic, 50, "--compression-codec", "zstd")
     arguments = ("--topic", topic, "--group", topic, "--from-beginning", "--max-messages", "50")
     assert run("kafka-console-consumer", *arguments).split() == [str(number) for number in range(50)]
+
+
+def test_large_batches_of_several_partitions_are_consumed(run: Run, target: Target, unused_name: str) -> None:
+    """Each is larger than a fetch of its partition may be: one is sent whole, and the others not in part (KIP-74)."""
+    create = ("--create", "--topic", unused_name, "--partitions", "2", "--config", "max.message.bytes=9000000")
+    run("kafka-topics", *create)
+    producer = Producer({"bootstrap.servers": target.bootstrap, "message.max.bytes": 9_000_000})
+    for number in range(6):
+        producer.produce(unused_name, bytes(2 << 20), partition=number % 2)
+        assert producer.flush(30) == 0
+    shown = [f"--formatter-property=print.{name}={is_shown}" for name, is_shown in SHOWN.items()]
+    lines = run(
+        "kafka-console-consumer", "--topic", unused_name, "--from-beginning", "--timeout-ms", "20000", *shown,
+        "--max-messages", "6",
+    ).splitlines()  # fmt: skip
+    assert sorted(lines) == [f"Partition:{partition}\tOffset:{offset}" for partition in range(2) for offset in range(3)]
 
 
 def test_kafka_consumer_groups_lists_describes_resets_and_deletes(run: Run, create_topic: Run) -> None:
