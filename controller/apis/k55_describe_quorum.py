@@ -18,7 +18,7 @@ from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.common.ids import ZERO_UUID
 from barnabas.controller.apis.services import ControllerServices
-from barnabas.controller.observing_brokers import observing_brokers
+from barnabas.controller.push.observing_brokers import observing_brokers
 from barnabas.controller.raft.handlers.quorum_description import describe_leader
 from barnabas.controller.raft.leader_state import CHECK_QUORUM_FACTOR
 from barnabas.controller.raft.messages import TOPIC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.controller.observing_brokers import SILENT_MS, observing_brokers
+from barnabas.controller.push.observing_brokers import SILENT_MS, observing_brokers
 from barnabas.protocol.messages.k55_describe_quorum import ReplicaState
 from tests.controller.rig import Rig, registration
 
