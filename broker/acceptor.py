@@ -110,6 +110,7 @@ class Acceptor:
         self._is_running = True  # cleared by `begin_shutdown`
         self._lock = threading.Lock()  # a leaf
         self._processors: list[Processor] = []  # guarded by: _lock
+        self._has_started = False  # guarded by: _lock; the processors run, and so must those that are added
         self._next_index = 0  # guarded by: _lock
 
     @property
@@ -132,9 +133,9 @@ class Acceptor:
                 for processor in added:
                     processor.next_processor = self.next_processor
             self._processors += added
-        if self._thread.is_alive():
-            for processor in added:
-                processor.start()
+            if self._has_started:
+                for processor in added:
+                    processor.start()
         return removed
 
     def next_processor(self) -> Processor:
@@ -145,12 +146,16 @@ class Acceptor:
 
     def start(self) -> None:
         """Start the processors, then accept."""
-        for processor in self.processors:
-            processor.start()
+        with self._lock:  # Why: another thread may add processors meanwhile, and each must be started by one of both
+            self._has_started = True
+            for processor in self._processors:
+                processor.start()
         self._thread.start()
 
     def begin_shutdown(self) -> None:
         """Accept no more."""
+        with self._lock:
+            self._has_started = False
         if self._is_running:
             self._is_running = False
             self._stop_sender.send(b"\0")
@@ -171,17 +176,25 @@ class Acceptor:
         try:
             while self._is_running:
                 self._selector.select(self._delay_s())
-                if self._share is None:
-                    self._accept_all(ACCEPTS_A_TURN_MAX)
-                else:
-                    self._accept_unauthenticated(self._share)
-                self._close_delayed()
+                try:
+                    self._do_turn()
+                except Exception:
+                    # Why: a broker that accepts no more is of no use, and one connection may be the reason.
+                    log.exception("the acceptor of listener %s got an uncaught exception", self.listener_name)
+                    self._rest(_RECOVER_S)
         finally:
             for _, _, sock in self._delayed:
                 net.close_quietly(sock)
             for accepted in self._waiting.take_all():
                 net.close_quietly(accepted.sock)
             self._server.close()
+
+    def _do_turn(self) -> None:
+        if self._share is None:
+            self._accept_all(ACCEPTS_A_TURN_MAX)
+        else:
+            self._accept_unauthenticated(self._share)
+        self._close_delayed()
 
     def _accept_unauthenticated(self, share: Share) -> None:
         """Accept some of the waiting connections and give some to processors (rule 7)."""

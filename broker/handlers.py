@@ -86,6 +86,7 @@ class Handler:
             if request is None:
                 request = self._next(to_wake)
             if request is None:
+                wake_all(to_wake)  # Why: the sentinel waited, so the turn was not over, and no other handler wakes them
                 self._dispatcher.leave()
                 return
             request.dequeued_ns = now_ns()

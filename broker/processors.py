@@ -119,6 +119,7 @@ class Processor:
         # Set by others.
         self._is_running = True  # cleared by `begin_shutdown`
         self._is_reading = True  # cleared by `stop_reading`
+        self._has_ended = False  # set by the processor's own thread: its inbox is not emptied any more
         self.next_processor: Callable[[], Processor] = lambda: self  # set before start; the next in turn
         # owner: processor
         self._gate: MemoryGate[Connection] | None = None if pool is None else MemoryGate(pool, self.responses.interrupt)
@@ -163,14 +164,24 @@ class Processor:
     def offer(self, accepted: Accepted | Connection, timeout_s: float = 0) -> bool:
         """Hand over an accepted socket, or another processor's connection.
 
-        Returns false if the inbox stays full for `timeout_s`.
+        Returns false if the inbox stays full for `timeout_s`, or if it has ended (num.network.threads was lowered).
         """
         try:
             self.inbox.put(accepted, timeout_s > 0, timeout_s or None)
         except queue.Full:
             return False
+        if self._has_ended and self._take_back(accepted):
+            return False
         self.responses.interrupt()
         return True
+
+    def _take_back(self, accepted: Accepted | Connection) -> bool:
+        """Remove from the inbox what came after the processor's end; false if it came in time and was closed."""
+        with self.inbox.mutex:
+            if accepted not in self.inbox.queue:
+                return False
+            self.inbox.queue.remove(accepted)
+            return True
 
     def load(self) -> int:
         """Return how many connections it has, those that it has not taken over included."""
@@ -726,6 +737,7 @@ class Processor:
         self._queue_requests()
 
     def _close_all(self) -> None:
+        self._has_ended = True  # Why first: what is offered from now on is taken here, or back by its owner
         while not self.inbox.empty():
             self._register(self.inbox.get_nowait())
         if self._steps is not None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
+from barnabas.broker.acceptor import Acceptor
+from barnabas.broker.network.connection_quotas import ConnectionQuotas
+from barnabas.broker.network.connections import Accepted
 from barnabas.broker.socket_server import SocketServer
+from barnabas.common import net
+from barnabas.common.clock import SystemClock
 from barnabas.common.net import AddressError
+from barnabas.metrics.meters import Meter
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
 from tests.broker.test_tls_processing import SSL_KEYS
@@ -209,3 +217,50 @@ def test_clients_that_wait_are_not_admitted_during_a_shutdown() -> None:
         network.server.admit_clients()
         assert client.is_closed_by_server()
     assert set(threading.enumerate()) <= before
+
+
+class SlowStart:
+    """A processor during whose start another thread changes the number of processors."""
+
+    def __init__(self, meanwhile: threading.Thread | None) -> None:
+        self.meanwhile = meanwhile
+        self.starts = 0
+
+    def start(self) -> None:
+        self.starts += 1
+        if self.meanwhile is not None:
+            self.meanwhile.start()
+            self.meanwhile.join(0.1)  # it ends, or waits for the lock
+
+
+def test_processors_that_are_added_during_the_start_are_started() -> None:
+    """At a start, the registration brings num.network.threads while held-back listeners are started."""
+    made: list[SlowStart] = []
+
+    def make() -> Any:
+        made.append(SlowStart(None if made else adding))
+        return made[-1]
+
+    clock = SystemClock()
+    server = net.listen("127.0.0.1", 0, 5)
+    acceptor = Acceptor(server, "PLAINTEXT", "PLAINTEXT", ConnectionQuotas(clock), clock, Meter(), make)
+    adding = threading.Thread(target=acceptor.resize, args=(3,))
+    acceptor.resize(1)
+    try:
+        acceptor.start()
+        adding.join()
+    finally:
+        acceptor.begin_shutdown()
+        acceptor.join()
+    assert [processor.starts for processor in made] == [1, 1, 1]
+
+
+def test_a_processor_that_has_ended_takes_nothing_over() -> None:
+    with Network(num_network_threads=2) as network:
+        ended = network.server.processors()[1]
+        network.server.resize(1)
+        assert ended._has_ended
+        with network.client() as client, socket.socket() as sock:
+            assert not ended.offer(Accepted(sock, "127.0.0.1", 1))
+            assert ended.inbox.empty()
+            assert client.heartbeat("ok") == ErrorCode.NONE
