@@ -138,12 +138,14 @@ def throttle_ms(observed: float, limit: float, window_ms: int) -> int:
     """Return how long nothing must come until an observed rate is within its limit: 0 if it is."""
     if observed <= limit:
         return 0
-    return rounded((observed - limit) / limit * window_ms)
+    return rounded((observed - limit) / limit * window_ms) if limit > 0 else THROTTLE_MS_MAX
 
 
 def refill_ms(tokens: float, limit: float) -> int:
     """Return how long an overdrawn bucket takes until it has no debts: 0 if it has none."""
-    return 0 if tokens >= 0 else rounded(-tokens / limit * MS_PER_S)
+    if tokens >= 0:
+        return 0
+    return rounded(-tokens / limit * MS_PER_S) if limit > 0 else THROTTLE_MS_MAX
 
 
 def rounded(ms: float) -> int:

@@ -117,6 +117,7 @@ def test_a_rate_of_connections_has_a_limit() -> None:
     limit.limit = 1
     assert limit.take(100) == 1000, "a wait is at most one sample long"
     assert RateLimit(2**31 - 1, WINDOW).take(0) == 0
+    assert RateLimit(0, WINDOW).take(0) == WINDOW.sample_ms, "as in Kafka: one connection for each sample"
 
 
 def test_an_address_that_opens_connections_too_fast_is_not_let_in() -> None:

@@ -99,6 +99,8 @@ def test_a_bucket_keeps_its_tokens_when_the_limit_changes() -> None:
 def test_throttle_times_fit_into_a_response() -> None:
     assert throttle_ms(5.0, 5.0, 1000) == 0
     assert throttle_ms(1e9, 1e-9, 11_000) == THROTTLE_MS_MAX
+    assert throttle_ms(1.0, 0.0, 1000) == THROTTLE_MS_MAX
+    assert refill_ms(-1.0, 0.0) == THROTTLE_MS_MAX
     assert rounded(math.inf) == THROTTLE_MS_MAX
     assert rounded(1.5) == 2
     assert refill_ms(0, 1) == 0
