@@ -15,6 +15,7 @@ from typing import Final
 #: socket.send.buffer.bytes and the like: leave the size to the kernel.
 DEFAULT_BUFFER_SIZE: Final = -1
 _LOOPBACK_BYTE: Final = 127
+_ALL_OF_IPV4: Final = "0.0.0.0"
 
 
 class AddressError(OSError):
@@ -27,26 +28,36 @@ def format_address(host: str, port: int) -> str:
 
 
 def listen(host: str, port: int, backlog: int, receive_buffer_bytes: int = DEFAULT_BUFFER_SIZE) -> socket.socket:
-    """Open a non-blocking listening socket; an empty host means all interfaces.
+    """Open a non-blocking listening socket. An empty host, like 0.0.0.0, means all interfaces, of IPv6 too, as in Java.
 
     Raises AddressError when the address is taken, unknown or not allowed.
     """
-    shown = format_address(host or "0.0.0.0", port)
+    shown = format_address(host or _ALL_OF_IPV4, port)
     try:
+        if host in ("", _ALL_OF_IPV4) and _has_both_families():
+            return _listen(socket.AF_INET6, ("::", port), backlog, receive_buffer_bytes)
         family, address = _resolve(host, port)
-        server = socket.socket(family, socket.SOCK_STREAM)
+        return _listen(family, address, backlog, receive_buffer_bytes)
     except OSError as error:
         raise AddressError(f"cannot listen on {shown}: {_reason(error)}") from error
+
+
+def _listen(
+    family: socket.AddressFamily, address: tuple[object, ...], backlog: int, receive_buffer_bytes: int
+) -> socket.socket:
+    server = socket.socket(family, socket.SOCK_STREAM)
     try:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if receive_buffer_bytes != DEFAULT_BUFFER_SIZE:  # before listen: it sets the window scale
             server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         server.bind(address)
         server.listen(backlog)
         server.setblocking(False)
-    except OSError as error:
+    except OSError:
         server.close()
-        raise AddressError(f"cannot listen on {shown}: {_reason(error)}") from error
+        raise
     return server
 
 
@@ -96,9 +107,21 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _has_both_families() -> bool:
+    """Return whether a socket of IPv6 can be opened that takes IPv4, too."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            probe.bind(("::", 0))
+    except OSError:  # the kernel has no IPv6, or it is switched off
+        return False
+    return True
+
+
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:
-    found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = found[0]
+    """Return the first address of IPv4 of a host, as Java does; of IPv6 if it has no other."""
+    found = socket.getaddrinfo(host or _ALL_OF_IPV4, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     return family, address
 
 

@@ -28,6 +28,31 @@ def test_an_unknown_host_is_one_clear_line() -> None:
         net.listen("192.0.2.1", 0, 5)
 
 
+@pytest.mark.parametrize("host", ["", "0.0.0.0"])
+def test_all_interfaces_are_those_of_both_families(host: str) -> None:
+    """As in Java. Where the kernel has no IPv6, they are those of IPv4."""
+    with net.listen(host, 0, 5) as server:
+        for address in ("127.0.0.1", "::1") if server.family == socket.AF_INET6 else ("127.0.0.1",):
+            socket.create_connection((address, server.getsockname()[1]), 5).close()
+
+
+def test_without_ipv6_all_interfaces_are_those_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net, "_has_both_families", lambda: False)
+    with net.listen("", 0, 5) as server:
+        assert server.family == socket.AF_INET
+        socket.create_connection(("127.0.0.1", server.getsockname()[1]), 5).close()
+
+
+def test_a_name_means_its_ipv4_address_if_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [
+        (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: both)
+    with net.listen("name", 0, 5) as server:
+        assert server.getsockname()[0] == "127.0.0.1"
+
+
 def test_accepted_sockets_have_no_delay() -> None:
     with net.listen("", 0, 5) as server, socket.create_connection(("127.0.0.1", server.getsockname()[1])):
         server.setblocking(True)
