@@ -279,9 +279,9 @@ class GroupOffsets:
             self._fetch_now(query, reply)
 
     def _fetch_now(self, query: OffsetQuery, reply: Completion[FetchedOffsets]) -> None:
-        known_id = query.group_id if self.find_group(query.group_id) is not None else ""
-        topics = self.store.fetch(
-            known_id, query.topics, require_stable=query.require_stable,
+        store = self.store if self.find_group(query.group_id) is not None else OffsetStore()  # no group, no offsets
+        topics = store.fetch(
+            query.group_id, query.topics, require_stable=query.require_stable,
             current_id=self._core.context.consumers.watch.topic_id,
         )  # fmt: skip
         self._core.answer_locked(reply, FetchedOffsets(ErrorCode.NONE, topics))

@@ -645,6 +645,20 @@ class TestRemoval:
 
 
 class TestShown:
+    @pytest.mark.parametrize("topics", [[TopicQuery(NO_ID, "t", [0])], None], ids=["one topic", "all topics"])
+    def test_no_group_has_the_offsets_of_the_group_without_a_name(self, topics: list[TopicQuery] | None) -> None:
+        world = World()
+        unnamed = Client(world, "")
+        unnamed.commit(7)
+        assert unnamed.take() == NONE
+        assert unnamed.fetched() == 7
+        partition_of = world.coordinator.partition_for
+        nobody = next(name for name in "abc" if partition_of(name) == partition_of(""))
+        world.coordinator.fetch_offsets(OffsetQuery(nobody, topics, False), unnamed.answers.append)
+        fetched = unnamed.take()
+        assert fetched.error == NONE
+        assert [p.offset for topic in fetched.topics for p in topic.partitions] == ([] if topics is None else [-1])
+
     def test_list_by_state(self) -> None:
         world = World()
         Client(world).make_stable()
