@@ -296,12 +296,19 @@ class GroupOffsets:
             self._core.answer_locked(reply, DeletedOffsets(error))
         else:
             # Why after the writes so far: an offset that is still being committed must not escape the deletion.
-            self._core.writes.after_all(lambda _error: self._delete(group, topics, reply))
+            self._core.writes.after_all(partial(self._delete, group, topics, reply))
 
     def _delete(
-        self, group: AnyOffsetGroup, topics: Mapping[str, Container[int]], reply: Completion[DeletedOffsets]
+        self,
+        group: AnyOffsetGroup,
+        topics: Mapping[str, Container[int]],
+        reply: Completion[DeletedOffsets],
+        error: ErrorCode,
     ) -> None:
         core, group_id = self._core, group.group_id
+        if error:
+            core.answer_locked(reply, DeletedOffsets(error))
+            return
         errors = {name: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for name in topics if group.is_subscribed_to(name)}
         doomed = [
             (group_id, tp)
@@ -318,9 +325,14 @@ class GroupOffsets:
 
     def delete_groups(self, group_ids: Sequence[str], reply: Completion[Mapping[str, ErrorCode]]) -> None:
         """Delete groups with their offsets; answered with the error of each group."""
-        self._core.writes.after_all(lambda _error: self._delete_groups(group_ids, reply))
+        self._core.writes.after_all(partial(self._delete_groups, group_ids, reply))
 
-    def _delete_groups(self, group_ids: Sequence[str], reply: Completion[Mapping[str, ErrorCode]]) -> None:
+    def _delete_groups(
+        self, group_ids: Sequence[str], reply: Completion[Mapping[str, ErrorCode]], error: ErrorCode
+    ) -> None:
+        if error:
+            self._core.answer_locked(reply, dict.fromkeys(group_ids, error))
+            return
         errors = {group_id: self._delete_error(group_id) for group_id in group_ids}
         deleted = [group_id for group_id, error in errors.items() if not error]
         doomed = [(group_id, tp) for group_id in deleted for tp in self.store.all_partitions(group_id)]

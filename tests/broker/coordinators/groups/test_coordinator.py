@@ -492,6 +492,34 @@ class TestRemoval:
         world.fail_over()
         assert world.coordinator.list_groups([]) == (NONE, [])
 
+    def begin_to_delete(self, world: World) -> list[Any]:
+        """Ask for an offset of group g to be deleted, and for the group, while a commit is on its way."""
+        answers: list[Any] = []
+        client = Client(world)
+        client.commit(1)
+        world.replicas.holds = True
+        client.commit(2, partition=1)
+        world.coordinator.delete_offsets("g", {"t": [0]}, answers.append)
+        world.coordinator.delete_groups(["g"], answers.append)
+        assert answers == []
+        return answers
+
+    def test_what_waits_to_delete_is_sent_to_the_new_coordinator(self) -> None:
+        world = World()
+        answers = self.begin_to_delete(world)
+        world.coordinator.on_resignation(world.tp(world.coordinator.partition_for("g")), None)
+        assert answers == [DeletedOffsets(ErrorCode.NOT_COORDINATOR), {"g": ErrorCode.NOT_COORDINATOR}]
+        world.fail_over()
+        world.replicas.release()
+        assert Client(world).fetched() == 1
+
+    def test_what_waits_to_delete_gives_up_when_the_commit_does(self) -> None:
+        world = World()
+        answers = self.begin_to_delete(world)
+        world.replicas.release(ErrorCode.REQUEST_TIMED_OUT)
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert answers == [DeletedOffsets(error), {"g": error}]
+
     def test_delete_groups_is_answered_when_the_shard_is_replaced_meanwhile(self) -> None:
         world = World()
         ids = [f"g{i}" for i in range(9) if world.coordinator.partition_for(f"g{i}") == 0]
