@@ -10,6 +10,7 @@ import errno
 import os
 import select
 import socket
+import struct
 from typing import Final
 
 #: socket.send.buffer.bytes and the like: leave the size to the kernel.
@@ -95,6 +96,14 @@ def can_be_resolved(host: str) -> bool:
 def plain_host(host: str) -> str:
     """Return an IPv4-mapped IPv6 address as IPv4; any other host unchanged."""
     return host[7:] if host.startswith("::ffff:") and "." in host else host
+
+
+def java_address(address: str) -> str:
+    """Return an IP address as Java's InetAddress prints one: after a slash, and all eight groups of IPv6."""
+    if ":" not in address:
+        return f"/{address}"
+    groups = struct.unpack("!8H", socket.inet_pton(socket.AF_INET6, address))
+    return "/" + ":".join(f"{group:x}" for group in groups)
 
 
 def is_loopback(host: str) -> bool:

@@ -54,7 +54,7 @@ def _event(message: JoinGroupRequest, request: Request, deferred: Deferred) -> J
         new_member_id=new_member_id,
         instance_id=message.group_instance_id,
         client_id=client_id,
-        client_host=f"/{request.client_address}",
+        client_host=request.client_host,
         session_timeout_ms=message.session_timeout_ms,
         rebalance_timeout_ms=message.rebalance_timeout_ms if version >= 1 else message.session_timeout_ms,
         protocol_type=message.protocol_type,

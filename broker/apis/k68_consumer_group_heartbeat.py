@@ -126,7 +126,7 @@ def _heartbeat(message: ConsumerGroupHeartbeatRequest, request: Request) -> Hear
         server_assignor=message.server_assignor,
         owned=None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
         client_id=request.client_id or "",
-        client_host=f"/{request.client_address}",
+        client_host=request.client_host,
         can_describe=None if access is None else partial(access.allows, rights.CONSUMER_REGEX_TOPIC),
     )
 

@@ -83,7 +83,7 @@ def _heartbeat(message: ShareGroupHeartbeatRequest, request: Request) -> Heartbe
         rack_id=message.rack_id,
         topic_names=None if names is None else frozenset(names),
         client_id=request.client_id or "",
-        client_host=f"/{request.client_address}",
+        client_host=request.client_host,
     )
 
 

@@ -143,7 +143,7 @@ def _heartbeat(message: StreamsGroupHeartbeatRequest, topology: v.Topology | Non
         endpoint_epoch=message.endpoint_information_epoch,
         shuts_down=message.shutdown_application,
         client_id=request.client_id or "",
-        client_host=f"/{request.client_address}",
+        client_host=request.client_host,
     )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.common import net
+
 if TYPE_CHECKING:
     from barnabas.broker.authorization.access import Access
     from barnabas.broker.quotas.throttle import Throttle
@@ -244,6 +246,11 @@ class Request:
     def client_address(self) -> str:
         """The client's IP address."""
         return self.context.client_address
+
+    @property
+    def client_host(self) -> str:
+        """The client's IP address as groups keep it and describe their members."""
+        return net.java_address(self.context.client_address)
 
     @property
     def connection_id(self) -> str:

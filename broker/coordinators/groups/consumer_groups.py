@@ -77,7 +77,8 @@ class ConsumerGroups:
         """Handle a ConsumerGroupHeartbeat."""
         core = self._core
         try:
-            group, before = self._find_or_create(group_id, request.epoch == v.JOIN_EPOCH)
+            subject = "Group" if request.epoch < 0 else "Consumer group"
+            group, before = self._find_or_create(group_id, request.epoch == v.JOIN_EPOCH, subject)
             turn = Turn(group, self.environment(group_id))
             turn.can_describe = request.can_describe
             decide = heartbeats.leave if request.epoch < 0 else heartbeats.heartbeat
@@ -91,10 +92,12 @@ class ConsumerGroups:
         """Return the group. Raises ApiError(GROUP_ID_NOT_FOUND)."""
         return self._find_or_create(group_id, may_create=False)[0]
 
-    def _find_or_create(self, group_id: str, may_create: bool) -> tuple[ConsumerGroup, Sequence[records.KeyValue]]:
+    def _find_or_create(
+        self, group_id: str, may_create: bool, subject: str = "Group"
+    ) -> tuple[ConsumerGroup, Sequence[records.KeyValue]]:
         """Return the group, a new one if it may be created, and the records that come before its first one.
 
-        Raises ApiError(GROUP_ID_NOT_FOUND).
+        Raises ApiError(GROUP_ID_NOT_FOUND); `subject` begins its message, as in Kafka.
         """
         group = self.groups.get(group_id)
         if group is not None:
@@ -110,8 +113,9 @@ class ConsumerGroups:
             check_upgrade(classic, consumers.settings)
             group, creation = to_consumer_group(classic, consumers.watch.latest().snapshot)
             return group, [tombstone, *(consumer_records.encode(group_id, record) for record in creation)]
-        kind = "not found" if classic is None else "is not a consumer group"
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {kind}.")
+        if classic is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{subject} {group_id} not found.")
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
     def commit_error(
         self, group_id: str, member_id: str, instance_id: str | None, epoch: int, version: int,

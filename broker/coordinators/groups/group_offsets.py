@@ -1,5 +1,8 @@
 """The committed offsets of a shard's groups: requests about them, and their removal.
 
+A commit takes effect once the high watermark has passed it. Until then it is on its way, and no tombstone of an older
+offset that has expired, or whose topic was deleted, may follow it in the log: it would remove the newer offset.
+
 Threads: owner is the shard, under its lock; every method wants it held.
 Source: Kafka's OffsetMetadataManager (4.3); KIP-447 (transactional commits, stable offsets), KIP-211 (expiry).
 """
@@ -7,6 +10,7 @@ Source: Kafka's OffsetMetadataManager (4.3); KIP-447 (transactional commits, sta
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -92,7 +96,7 @@ class DeletedOffsets:
 class GroupOffsets:
     """The offsets of all groups of a shard."""
 
-    __slots__ = ("_classic", "_consumers", "_core", "_shares", "_streams", "store")
+    __slots__ = ("_classic", "_consumers", "_core", "_former_ids", "_on_their_way", "_shares", "_streams", "store")
 
     def __init__(
         self,
@@ -108,6 +112,9 @@ class GroupOffsets:
         self._shares = shares  # fixed before start
         self._streams = streams  # fixed before start
         self.store = OffsetStore()  # replaced whole when the shard ends
+        #: The commits that are in the log and not in the store yet, each with its group; in log order.
+        self._on_their_way: deque[tuple[str, Sequence[OffsetCommit]]] = deque()
+        self._former_ids: dict[str, bytes] = {}  # what `remove_former` has to look at again
 
     # Life
 
@@ -122,7 +129,14 @@ class GroupOffsets:
             change = partial(self.store.put_pending, producer_id, group_id, topic, partition, committed)
         if committed is not None:
             self._ensure_group(group_id)
+            if not is_committed:
+                self._on_their_way.append((group_id, [OffsetCommit(topic, partition, committed)]))
+                change = partial(self._apply_loaded, change)
         self._once_committed(change, record_offset, is_committed)
+
+    def _apply_loaded(self, change: Callable[[], object]) -> None:
+        self._on_their_way.popleft()
+        change()
 
     def replay_marker(self, producer_id: int, is_commit: bool, record_offset: int, is_committed: bool) -> None:
         """Apply the end of a transaction while loading. Only the loader calls."""
@@ -138,6 +152,7 @@ class GroupOffsets:
     def release(self) -> None:
         """Drop all offsets."""
         self.store = OffsetStore()
+        self._on_their_way.clear()
 
     # Commits
 
@@ -150,7 +165,10 @@ class GroupOffsets:
             return
         group_id = committer.group_id
         batch = [records.offset_commit(group_id, c.topic, c.partition, c.committed) for c in commits]
-        core.append_locked(batch, partial(self._apply_commits, group_id, commits), partial(core.answer_locked, reply))
+        apply = partial(self._apply_commits, group_id, commits)
+        self._on_their_way.append((group_id, commits))
+        if not core.append_locked(batch, apply, partial(core.answer_locked, reply)):
+            self._on_their_way.pop()
 
     def commit_in_transaction(
         self,
@@ -172,7 +190,9 @@ class GroupOffsets:
             producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True,
         )  # fmt: skip
         apply = partial(self._apply_pending, group_id, producer.producer_id, commits)
-        core.append_batch_locked(batch, len(commits), apply, partial(core.answer_locked, reply), guard=guard)
+        self._on_their_way.append((group_id, commits))
+        if not core.append_batch_locked(batch, len(commits), apply, partial(core.answer_locked, reply), guard=guard):
+            self._on_their_way.pop()
 
     def end_transaction(self, marker: Marker, timestamp_ms: int, reply: Completion[ErrorCode]) -> None:
         """Write the marker of a transaction; its offsets are committed or dropped with it."""
@@ -198,6 +218,7 @@ class GroupOffsets:
             self.store.put_pending(producer_id, group_id, commit.topic, commit.partition, committed)
 
     def _begin_apply(self, group_id: str, count: int) -> None:
+        self._on_their_way.popleft()
         self._ensure_group(group_id)
         self._core.context.sensors.commits.record(count)
 
@@ -258,9 +279,9 @@ class GroupOffsets:
             self._fetch_now(query, reply)
 
     def _fetch_now(self, query: OffsetQuery, reply: Completion[FetchedOffsets]) -> None:
-        known_id = query.group_id if self.find_group(query.group_id) is not None else ""
-        topics = self.store.fetch(
-            known_id, query.topics, require_stable=query.require_stable,
+        store = self.store if self.find_group(query.group_id) is not None else OffsetStore()  # no group, no offsets
+        topics = store.fetch(
+            query.group_id, query.topics, require_stable=query.require_stable,
             current_id=self._core.context.consumers.watch.topic_id,
         )  # fmt: skip
         self._core.answer_locked(reply, FetchedOffsets(ErrorCode.NONE, topics))
@@ -275,12 +296,19 @@ class GroupOffsets:
             self._core.answer_locked(reply, DeletedOffsets(error))
         else:
             # Why after the writes so far: an offset that is still being committed must not escape the deletion.
-            self._core.writes.after_all(lambda _error: self._delete(group, topics, reply))
+            self._core.writes.after_all(partial(self._delete, group, topics, reply))
 
     def _delete(
-        self, group: AnyOffsetGroup, topics: Mapping[str, Container[int]], reply: Completion[DeletedOffsets]
+        self,
+        group: AnyOffsetGroup,
+        topics: Mapping[str, Container[int]],
+        reply: Completion[DeletedOffsets],
+        error: ErrorCode,
     ) -> None:
         core, group_id = self._core, group.group_id
+        if error:
+            core.answer_locked(reply, DeletedOffsets(error))
+            return
         errors = {name: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for name in topics if group.is_subscribed_to(name)}
         doomed = [
             (group_id, tp)
@@ -297,9 +325,14 @@ class GroupOffsets:
 
     def delete_groups(self, group_ids: Sequence[str], reply: Completion[Mapping[str, ErrorCode]]) -> None:
         """Delete groups with their offsets; answered with the error of each group."""
-        self._core.writes.after_all(lambda _error: self._delete_groups(group_ids, reply))
+        self._core.writes.after_all(partial(self._delete_groups, group_ids, reply))
 
-    def _delete_groups(self, group_ids: Sequence[str], reply: Completion[Mapping[str, ErrorCode]]) -> None:
+    def _delete_groups(
+        self, group_ids: Sequence[str], reply: Completion[Mapping[str, ErrorCode]], error: ErrorCode
+    ) -> None:
+        if error:
+            self._core.answer_locked(reply, dict.fromkeys(group_ids, error))
+            return
         errors = {group_id: self._delete_error(group_id) for group_id in group_ids}
         deleted = [group_id for group_id, error in errors.items() if not error]
         doomed = [(group_id, tp) for group_id in deleted for tp in self.store.all_partitions(group_id)]
@@ -320,12 +353,23 @@ class GroupOffsets:
 
         `former_ids` maps each name to the id of the topic that had it until now; ZERO_UUID if there was none, or it is
         unknown. An offset without an id goes with the former topic. A partition that also has an offset of the current
-        topic (of an open transaction) is left alone, since a tombstone would remove both. Offsets of the former topic
-        are never served anyway.
+        topic (of an open transaction, or on its way) is left alone, since a tombstone would remove both. Offsets of the
+        former topic are never served anyway.
         """
+        # Why after the writes so far: those on their way may belong to the deleted topics. Later ones do not.
+        self._core.writes.after_all(partial(self._remove_former, former_ids))
+
+    def _remove_former(self, former_ids: Mapping[str, bytes], error: ErrorCode) -> None:
+        on_their_way = self._partitions_on_their_way()
+        if error:  # those on their way are not known to be of the current topics: the next `expire` looks again
+            for name in former_ids.keys() & {tp.topic for _, tp in on_their_way}:
+                if former_ids[name] != ZERO_UUID or name not in self._former_ids:
+                    self._former_ids[name] = former_ids[name]
         current_ids = self._core.context.consumers.watch.topic_id
         doomed = []
         for (group_id, tp), topic_ids in self.store.of_topics(former_ids.keys()).items():
+            if (group_id, tp) in on_their_way:
+                continue
             former_id, current_id = former_ids[tp.topic], current_ids(tp.topic)
             if current_id == ZERO_UUID:
                 is_former = former_id != ZERO_UUID
@@ -341,6 +385,11 @@ class GroupOffsets:
         """Remove expired offsets, and groups that have neither members nor offsets left."""
         core = self._core
         core.writes.catch_up()
+        former_ids, self._former_ids = self._former_ids, {}
+        if former_ids:
+            self.remove_former(former_ids)
+        on_their_way = self._partitions_on_their_way()
+        busy_groups = {group_id for group_id, _ in on_their_way}
         now_ms = core.now_ms()
         doomed: list[tuple[str, TopicPartition]] = []
         empty: list[str] = []
@@ -349,13 +398,20 @@ class GroupOffsets:
         ]  # fmt: skip
         for group in groups:
             due, is_all = self.store.expired(group, now_ms, core.context.retention_ms)
-            doomed += [(group.group_id, tp) for tp in due]
-            if is_all and group.is_idle and core.writes.is_empty:
+            doomed += [(group.group_id, tp) for tp in due if (group.group_id, tp) not in on_their_way]
+            if is_all and group.is_idle and group.group_id not in busy_groups:
                 empty.append(group.group_id)
         if doomed or empty:
             log.info("Removing %d expired offsets and %d groups of %s", len(doomed), len(empty), core.tp)
             core.context.sensors.expirations.record(len(doomed))
             self.remove(doomed, empty, log_failure)
+
+    def _partitions_on_their_way(self) -> set[tuple[str, TopicPartition]]:
+        return {
+            (group_id, TopicPartition(commit.topic, commit.partition))
+            for group_id, commits in self._on_their_way
+            for commit in commits
+        }
 
     def remove(
         self,

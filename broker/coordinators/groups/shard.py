@@ -250,8 +250,12 @@ class Shard:
             if error := self._life.gate_locked():
                 self._core.answer_locked(event.reply, ev.JoinResult(error, event.member_id))
                 return
-            if event.member_id == ev.UNKNOWN_MEMBER_ID:
-                self._end_empty_group_locked(group_id)
+            is_empty = self._is_empty_group_locked(group_id)
+            if is_empty and event.member_id != ev.UNKNOWN_MEMBER_ID:
+                self._core.answer_locked(event.reply, ev.JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id))
+                return
+            if is_empty:  # it makes way for a classic group; the offsets stay
+                self._offsets.remove([], [group_id], log_failure)
             if group_id in self.consumer_groups:
                 self._classic_members.join(group_id, event)
             elif group_id in self.share_groups or group_id in self.streams_groups:
@@ -259,11 +263,10 @@ class Shard:
             else:
                 self._classic.join(group_id, event)
 
-    def _end_empty_group_locked(self, group_id: str) -> None:
-        """Make way for a classic group, whose first member joins; the offsets stay."""
+    def _is_empty_group_locked(self, group_id: str) -> bool:
+        """Return whether a consumer or streams group without members has this id."""
         group = self.consumer_groups.get(group_id) or self.streams_groups.get(group_id)
-        if group is not None and not group.members:
-            self._offsets.remove([], [group_id], log_failure)
+        return group is not None and not group.members
 
     def sync(self, group_id: str, event: ev.Sync) -> None:
         """Handle a SyncGroup; `event.reply` is called when the assignment is written."""

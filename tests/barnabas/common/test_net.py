@@ -80,6 +80,13 @@ def test_mapped_hosts() -> None:
     assert net.plain_host("::1") == "::1"
 
 
+def test_addresses_as_java_prints_them() -> None:
+    # As jshell says: InetAddress.getByName(text)
+    assert net.java_address("10.0.0.9") == "/10.0.0.9"
+    assert net.java_address("::1") == "/0:0:0:0:0:0:0:1"
+    assert net.java_address("2001:db8::a0b:0:c") == "/2001:db8:0:0:0:a0b:0:c"
+
+
 @pytest.mark.parametrize(
     ("host", "expected"),
     [

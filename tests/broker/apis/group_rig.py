@@ -79,6 +79,7 @@ class Rig:
 
     def __init__(self, **config: Any) -> None:
         self.world = World(**config)
+        self.client_address = "10.0.0.9"
         endpoints = {"CLIENT": Endpoint("broker0", 9092, 0), "OTHER": Endpoint("other0", 9093, 0)}
         self.world.cache.snapshot = SimpleSnapshot.with_broker(endpoints)
         self.creation = FakeCreation()
@@ -100,7 +101,7 @@ class Rig:
     def send(self, api: ModuleType, message: Message, version: int, listener: str = "CLIENT") -> Pending:
         key = api.API.key
         decoded = type(message).decode(message.encode(version), version)
-        context = RequestContext(listener, "PLAINTEXT", "10.0.0.9", 5555, "c-0")
+        context = RequestContext(listener, "PLAINTEXT", self.client_address, 5555, "c-0")
         request = Request.for_message(RequestHeader(key, version, 1, "client"), decoded, context)
         answer = api.API.handle(self.services, request)
         if isinstance(answer, Reply):

@@ -77,6 +77,12 @@ def test_an_error_has_a_message(fields: dict[str, Any], error: ErrorCode) -> Non
     assert answer.error_message
 
 
+@pytest.mark.parametrize(("epoch", "text"), [(5, "Consumer group g not found."), (-1, "Group g not found.")])
+def test_a_member_of_no_group_is_told_so_in_kafkas_words(epoch: int, text: str) -> None:
+    answer = heartbeat(Rig(), member_epoch=epoch)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
 def test_a_whole_answer_while_the_write_is_under_way() -> None:
     rig = Rig()
     rig.world.replicas.holds = True

@@ -114,11 +114,13 @@ class TestJoin:
         answer = join(Rig(), 8, reason="x" * 3000).get()
         assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
 
-    def test_members_are_described_by_host_as_java_prints_it(self) -> None:
+    @pytest.mark.parametrize(("address", "shown"), [("10.0.0.9", "/10.0.0.9"), ("::1", "/0:0:0:0:0:0:0:1")])
+    def test_members_are_described_by_host_as_java_prints_it(self, address: str, shown: str) -> None:
         rig = Rig()
+        rig.client_address = address
         member_id = joined(rig).member_id
         _, host = rig.world.coordinator.describe("g", lambda group: group.members.by_id[member_id].client_host)
-        assert host == "/10.0.0.9"
+        assert host == shown
 
 
 class TestSync:

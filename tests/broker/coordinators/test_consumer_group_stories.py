@@ -169,6 +169,8 @@ class Stage:
 
     def _joined(self, client: Client, result: ev.JoinResult) -> None:
         if result.error:
+            if result.error is ErrorCode.UNKNOWN_MEMBER_ID:
+                client.member_id = ""  # as every client does
             self.output.append(f"{client.name} gets {result.error.name}")
             return
         client.member_id, client.generation_id = result.member_id, result.generation_id

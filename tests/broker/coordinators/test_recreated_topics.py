@@ -42,17 +42,33 @@ class Story(World):
         self.coordinator.run_pending_jobs()
 
     def commit(self, offset: int, id_: bytes, partition: int = 0) -> ErrorCode:
+        return self.begin_commit(offset, id_, partition)[0]
+
+    def begin_commit(self, offset: int, id_: bytes, partition: int = 0) -> list[ErrorCode]:
+        """Commit. Returns the answers, which may come later."""
         heard: list[ErrorCode] = []
         what = OffsetCommit("t", partition, CommittedOffset(offset, 1, "", self.coordinator.now_ms, topic_id=id_))
         self.coordinator.commit_offsets(Committer("g", "", None, -1, 9), [what], heard.append)
-        return heard[0]
+        return heard
 
     def commit_in_transaction(self, offset: int, id_: bytes) -> None:
+        assert self.begin_commit_in_transaction(offset, id_) == [NONE]
+
+    def begin_commit_in_transaction(self, offset: int, id_: bytes) -> list[ErrorCode]:
         heard: list[ErrorCode] = []
         what = OffsetCommit("t", 0, CommittedOffset(offset, 1, "", self.coordinator.now_ms, topic_id=id_))
         who = Committer("g", "", None, -1, 3)
         self.coordinator.commit_in_transaction(who, Producer(7, 0), [what], None, heard.append)
-        assert heard == [NONE]
+        return heard
+
+    def settle_first(self) -> None:
+        """Let the high watermark pass the first write on its way, and no other."""
+        tp, first, on_done = self.replicas.waiting.pop(0)
+        self.replicas.logs[tp].high_watermark = first + 1
+        on_done(NONE, first)
+
+    def tombstones(self) -> int:
+        return sum(record.committed is None for record in self.log_of("g").records())
 
     def end_transaction(self) -> None:
         heard: list[ErrorCode] = []
@@ -122,13 +138,89 @@ def test_a_commit_on_its_way_to_a_topic_that_was_made_anew_is_refused() -> None:
 def test_a_commit_that_is_committed_after_its_topic_was_made_anew_is_not_told() -> None:
     story = Story()
     story.replicas.holds = True
-    heard: list[ErrorCode] = []
-    what = OffsetCommit("t", 0, CommittedOffset(100, 1, "", 1, topic_id=FORMER))
-    story.coordinator.commit_offsets(Committer("g", "", None, -1, 9), [what], heard.append)
+    heard = story.begin_commit(100, FORMER)
     story.push(PRESENT, FORMER)
     story.replicas.release()
     assert heard == [NONE]
     assert story.position() == -1
+    assert story.tombstones() == 1
+
+
+@pytest.mark.parametrize(
+    "pushes",
+    [[(None, FORMER)], [(PRESENT, FORMER)], [(None, FORMER), (PRESENT, ZERO_UUID)]],
+    ids=["deleted", "made anew", "deleted, then made anew"],
+)
+def test_a_commit_in_the_former_topic_that_timed_out_is_removed_by_the_next_expiry(
+    pushes: list[tuple[bytes | None, bytes]],
+) -> None:
+    story = Story()
+    story.replicas.holds = True
+    story.begin_commit(100, FORMER)
+    story.replicas.release(ErrorCode.REQUEST_TIMED_OUT)
+    for id_, former_id in pushes:
+        story.push(id_, former_id)
+    story.replicas.holds = False
+    story.log_of("g").high_watermark = 1
+    assert story.tombstones() == 0
+    story.coordinator.expire()
+    assert story.told_of_all() == []
+    assert story.tombstones() == 1
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_no_tombstone_follows_a_commit_in_the_present_topic_that_is_on_its_way(is_transactional: bool) -> None:
+    story = Story()
+    story.commit(100, FORMER)
+    story.cache.snapshot = snapshot_with(PRESENT)
+    story.replicas.holds = True
+    begin = story.begin_commit_in_transaction if is_transactional else story.begin_commit
+    heard = begin(5, PRESENT)
+    story.push(PRESENT, FORMER)
+    story.replicas.holds = False
+    story.replicas.release()
+    assert heard == [NONE]
+    assert story.tombstones() == 0
+    if is_transactional:
+        story.end_transaction()
+    assert story.position() == 5
+    story.fail_over()
+    assert story.position() == 5
+
+
+def test_no_tombstone_follows_a_commit_that_begins_while_the_removal_waits() -> None:
+    story = Story()
+    story.commit(100, FORMER)
+    story.commit(100, FORMER, partition=1)
+    story.cache.snapshot = snapshot_with(PRESENT)
+    story.replicas.holds = True
+    story.begin_commit(5, PRESENT, partition=2)
+    story.push(PRESENT, FORMER)
+    story.begin_commit(6, PRESENT)
+    story.settle_first()
+    story.replicas.release()
+    story.replicas.release()
+    assert [story.position(partition) for partition in range(3)] == [6, -1, 5]
+    assert story.tombstones() == 1
+    story.replicas.holds = False
+    story.fail_over()
+    assert [story.position(partition) for partition in range(3)] == [6, -1, 5]
+
+
+def test_no_tombstone_follows_a_loaded_commit_that_is_not_known_to_be_committed() -> None:
+    story = Story()
+    story.commit(100, FORMER)
+    story.commit(100, FORMER, partition=1)
+    story.cache.snapshot = snapshot_with(PRESENT)
+    story.commit(5, PRESENT)
+    log = story.log_of("g")
+    log.high_watermark = 2
+    story.fail_over()
+    log.high_watermark = log.log_end_offset
+    assert [story.position(partition) for partition in range(2)] == [5, -1]
+    assert story.tombstones() == 1
+    story.fail_over()
+    assert [story.position(partition) for partition in range(2)] == [5, -1]
 
 
 def test_an_open_transaction_in_the_former_topic_commits_nothing_for_the_present_one() -> None:

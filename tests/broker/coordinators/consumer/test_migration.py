@@ -155,6 +155,21 @@ def test_the_policy_opens_the_ways(policy: str, up: bool, down: bool, joins: boo
     assert results[-1].error in (ErrorCode.NONE, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
+def test_an_empty_group_knows_no_member_and_makes_way_for_a_classic_group() -> None:
+    world = World()
+    results: list[Any] = []
+    request = Heartbeat("a", 0, rebalance_timeout_ms=9000, topic_names=frozenset("t"), owned={})
+    world.coordinator.consumer_heartbeat("g", request, results.append)
+    world.coordinator.consumer_heartbeat("g", Heartbeat("a", -1), results.append)
+    for member_id in ("b", ""):
+        event = ev.Join(member_id, "c", None, "c", "/h", 10_000, 10_000, "consumer", RANGE, 3, None, results.append)
+        world.coordinator.join("g", event)
+    refused, joined = results[-2:]
+    assert (refused.error, refused.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "b")
+    assert (joined.error, joined.member_id) == (ErrorCode.NONE, "c")
+    assert [group.type for group in world.coordinator.list_groups([])[1]] == ["classic"]
+
+
 def test_a_static_member_of_the_classic_protocol_in_the_place_of_the_last_consumer_ends_the_migration() -> None:
     """A rolling downgrade of static members: no rebalance, the newcomer has the same partitions."""
     world = World()

@@ -26,6 +26,8 @@ from barnabas.broker.coordinators.groups.group_offsets import (
 from barnabas.broker.coordinators.offsets import records as records
 from barnabas.broker.coordinators.offsets.store import CommittedOffset, TopicQuery
 from barnabas.broker.coordinators.runtime.partitioning import java_hash, partition_for
+from barnabas.broker.coordinators.transactions.marker import Marker
+from barnabas.broker.coordinators.transactions.transaction import Producer
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.table import catalogue
@@ -79,6 +81,11 @@ class Client:
         who = Committer(self.group_id, member_id, None, generation_id, version)
         what = OffsetCommit(topic, partition, CommittedOffset(offset, 1, "", self.world.coordinator.now_ms))
         self.world.coordinator.commit_offsets(who, [what], self.answers.append)
+
+    def commit_in_transaction(self, offset: int) -> None:
+        who = Committer(self.group_id, "", None, -1, 3)
+        what = OffsetCommit("t", 0, CommittedOffset(offset, 1, "", self.world.coordinator.now_ms))
+        self.world.coordinator.commit_in_transaction(who, Producer(7, 0), [what], None, self.answers.append)
 
     def fetch(self, *, stable: bool = False) -> None:
         def answered(fetched: FetchedOffsets) -> None:
@@ -485,6 +492,34 @@ class TestRemoval:
         world.fail_over()
         assert world.coordinator.list_groups([]) == (NONE, [])
 
+    def begin_to_delete(self, world: World) -> list[Any]:
+        """Ask for an offset of group g to be deleted, and for the group, while a commit is on its way."""
+        answers: list[Any] = []
+        client = Client(world)
+        client.commit(1)
+        world.replicas.holds = True
+        client.commit(2, partition=1)
+        world.coordinator.delete_offsets("g", {"t": [0]}, answers.append)
+        world.coordinator.delete_groups(["g"], answers.append)
+        assert answers == []
+        return answers
+
+    def test_what_waits_to_delete_is_sent_to_the_new_coordinator(self) -> None:
+        world = World()
+        answers = self.begin_to_delete(world)
+        world.coordinator.on_resignation(world.tp(world.coordinator.partition_for("g")), None)
+        assert answers == [DeletedOffsets(ErrorCode.NOT_COORDINATOR), {"g": ErrorCode.NOT_COORDINATOR}]
+        world.fail_over()
+        world.replicas.release()
+        assert Client(world).fetched() == 1
+
+    def test_what_waits_to_delete_gives_up_when_the_commit_does(self) -> None:
+        world = World()
+        answers = self.begin_to_delete(world)
+        world.replicas.release(ErrorCode.REQUEST_TIMED_OUT)
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert answers == [DeletedOffsets(error), {"g": error}]
+
     def test_delete_groups_is_answered_when_the_shard_is_replaced_meanwhile(self) -> None:
         world = World()
         ids = [f"g{i}" for i in range(9) if world.coordinator.partition_for(f"g{i}") == 0]
@@ -562,6 +597,71 @@ class TestRemoval:
         world.fail_over()
         assert world.coordinator.list_groups([]) == (NONE, [])
 
+    @pytest.mark.parametrize("is_transactional", [False, True])
+    def test_no_offset_expires_while_a_newer_one_is_on_its_way(self, is_transactional: bool) -> None:
+        world = World(offsets_retention_minutes=15)
+        client = Client(world)
+        client.commit(1)
+        client.commit(1, partition=1)
+        world.clock.advance_ms(900_001)
+        world.replicas.holds = True
+        if is_transactional:
+            client.commit_in_transaction(2)
+        else:
+            client.commit(2)
+        client.answers.clear()
+        world.coordinator.expire()
+        world.replicas.holds = False
+        world.replicas.release()
+        assert client.take() == NONE
+        tombstones = [record.partition for record in world.log_of("g").records() if record.committed is None]
+        assert tombstones == [1]
+        if is_transactional:
+            tp = world.tp(world.coordinator.partition_for("g"))
+            world.coordinator.end_transaction(tp, Marker(7, 0, True, 1), lambda _error: None)
+        assert client.fetched() == 2
+        world.fail_over()
+        assert client.fetched() == 2
+
+    def test_a_commit_that_was_refused_is_not_on_its_way(self) -> None:
+        world = World(offsets_retention_minutes=15)
+        client = Client(world)
+        client.commit(1)
+        world.replicas.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+        client.commit(2)
+        client.commit_in_transaction(2)
+        world.replicas.refuses = NONE
+        client.answers.clear()
+        world.clock.advance_ms(900_001)
+        world.coordinator.expire()
+        assert client.fetched() == -1
+        assert world.coordinator.list_groups([]) == (NONE, [])
+
+    def test_an_empty_group_is_removed_although_others_write(self) -> None:
+        world = World(offsets_retention_minutes=15)
+        client = Client(world)
+        client.commit(1)
+        busy = Client(world, "busy")
+        while world.coordinator.partition_for(busy.group_id) != world.coordinator.partition_for("g"):
+            busy.group_id += "y"
+        world.clock.advance_ms(900_001)
+        world.replicas.holds = True
+        busy.commit(1)
+        world.coordinator.expire()
+        assert [group.group_id for group in world.coordinator.list_groups([])[1]] == []
+        world.replicas.release()
+        assert [group.group_id for group in world.coordinator.list_groups([])[1]] == [busy.group_id]
+
+    def test_a_group_stays_while_its_first_commit_is_on_its_way(self) -> None:
+        world = World(offsets_retention_minutes=15)
+        client = Client(world).make_stable()
+        client.leave()
+        client.take()
+        world.replicas.holds = True
+        client.commit(1)
+        world.coordinator.expire()
+        assert state_of(world) is GroupState.EMPTY
+
     def test_a_named_member_keeps_its_group(self) -> None:
         world = World()
         client = Client(world)
@@ -573,6 +673,20 @@ class TestRemoval:
 
 
 class TestShown:
+    @pytest.mark.parametrize("topics", [[TopicQuery(NO_ID, "t", [0])], None], ids=["one topic", "all topics"])
+    def test_no_group_has_the_offsets_of_the_group_without_a_name(self, topics: list[TopicQuery] | None) -> None:
+        world = World()
+        unnamed = Client(world, "")
+        unnamed.commit(7)
+        assert unnamed.take() == NONE
+        assert unnamed.fetched() == 7
+        partition_of = world.coordinator.partition_for
+        nobody = next(name for name in "abc" if partition_of(name) == partition_of(""))
+        world.coordinator.fetch_offsets(OffsetQuery(nobody, topics, False), unnamed.answers.append)
+        fetched = unnamed.take()
+        assert fetched.error == NONE
+        assert [p.offset for topic in fetched.topics for p in topic.partitions] == ([] if topics is None else [-1])
+
     def test_list_by_state(self) -> None:
         world = World()
         Client(world).make_stable()

@@ -365,6 +365,7 @@ class TestOtherKinds:
         assert refused is not None
         assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         world.beat("a", -1)
+        assert world.classic_join("a") == ev.JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "a")
         world.classic_join()
         shard = world.coordinator.shard_of("g")
         assert (set(shard.groups), shard.streams_groups, shard.offsets.count) == ({"g"}, {}, 1)

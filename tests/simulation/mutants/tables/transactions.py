@@ -93,8 +93,8 @@ TRANSACTIONS: Final = {
     ),
     "aborted-offsets-count": Mutant(
         "broker.coordinators.offsets.store",
-        "by_group = self._pending.pop(producer_id, {})\n        if not is_committed:\n            return",
-        "by_group = self._pending.pop(producer_id, {})",
+        "if is_committed:\n                        self._put_newer(",
+        "if is_committed or producer_id >= 0:\n                        self._put_newer(",
         "offsets of an aborted transaction are dropped",
     ),
     "offsets-count-before-the-commit": Mutant(
@@ -105,8 +105,8 @@ TRANSACTIONS: Final = {
     ),
     "unstable-offsets-are-served": Mutant(
         "broker.coordinators.offsets.store",
-        "if require_stable and self._pending and self.has_pending(",
-        "if require_stable and not self._pending and self.has_pending(",
+        "if require_stable and self._open and self.has_pending(",
+        "if require_stable and not self._open and self.has_pending(",
         "a reader of stable offsets waits for the open transaction (KIP-447)",
         life="seconds=40",
     ),
