@@ -164,6 +164,8 @@ class SegmentKeeper:
         rebuild_producer_state(
             state.producer_state, state.segments.all, state.log_start_offset, offset, state.clock.wall_ms()
         )
+        # Why: what was rebuilt counts as not replicated, and the watermark, which may be past it, need not move again.
+        state.producer_state.on_high_watermark(state.high_watermark.offset)
         state.first_unstable = None
         state.update_first_unstable_locked()
 
