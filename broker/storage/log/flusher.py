@@ -45,27 +45,42 @@ class LogFlusher:
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
         """
+        with self._state.flush_lock:
+            while not self._flush_to(offset):
+                pass
+
+    def _flush_to(self, offset: int) -> bool:
+        """Flush once; return false if segments were removed meanwhile, so that what is left must be flushed again."""
         state = self._state
-        with state.flush_lock:
-            truncations = state.truncation_count
-            recovery_point = state.recovery_point
-            pending = self._unflushed_segments(recovery_point, offset)
-            if not pending:
-                return
-            started_ns = state.clock.monotonic_ns()
-            try:
-                self._flush_segments(pending, recovery_point)
-                state.leader_epochs.flush()
-            except OSError as error:
-                if state.is_closed and isinstance(error, FileNotFoundError):
-                    return  # the directory was renamed meanwhile, to be deleted
-                raise state.fail(error) from error
-            with state.lock:
-                state.last_flushed_ms = state.clock.wall_ms()
-                if state.truncation_count == truncations:  # otherwise records that replaced cut ones may be unflushed
-                    state.recovery_point = max(state.recovery_point, min(offset, state.end.offset))
-            if self.on_flush is not None:
-                self.on_flush((state.clock.monotonic_ns() - started_ns) / NS_PER_MS)
+        truncations = state.truncation_count
+        recovery_point = state.recovery_point
+        pending = self._unflushed_segments(recovery_point, offset)
+        if not pending:
+            return True
+        started_ns = state.clock.monotonic_ns()
+        try:
+            self._flush_segments(pending, recovery_point)
+            state.leader_epochs.flush()
+        except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                if state.is_closed:
+                    return True  # the directory was renamed meanwhile, to be deleted
+                if self._has_lost_one(pending, truncations):
+                    return False
+            raise state.fail(error) from error
+        with state.lock:
+            state.last_flushed_ms = state.clock.wall_ms()
+            if state.truncation_count == truncations:  # otherwise records that replaced cut ones may be unflushed
+                state.recovery_point = max(state.recovery_point, min(offset, state.end.offset))
+        if self.on_flush is not None:
+            self.on_flush((state.clock.monotonic_ns() - started_ns) / NS_PER_MS)
+        return True
+
+    def _has_lost_one(self, pending: list[LogSegment], truncations: int) -> bool:
+        """Return whether one of the segments was removed or replaced, or the log truncated, since the flush began."""
+        state = self._state
+        with state.lock:  # whoever does that has it
+            return state.truncation_count != truncations or any(each not in state.segments.all for each in pending)
 
     def _unflushed_segments(self, recovery_point: int, offset: int) -> list[LogSegment]:
         """Return the segments with something to make durable between the recovery point and `offset`."""

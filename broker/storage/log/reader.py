@@ -53,7 +53,6 @@ class LogReader:
         failure = state.failure
         if failure is not None:
             raise state.storage_error(failure)
-        limit = self._limit(isolation)
         if fetch_offset > state.end.offset or fetch_offset < state.log_start_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -63,6 +62,7 @@ class LogReader:
         segments = state.segments
         aborted: list[AbortedTransaction] | None = None
         try:
+            limit = self._limit(isolation)
             found = find(segments, state.recent, fetch_offset, limit, max_bytes, min_one_message=min_one_message)
             if isolation is FetchIsolation.TXN_COMMITTED:
                 aborted = [] if found is None else aborted_transactions(segments, found, fetch_offset, limit.offset)

@@ -32,6 +32,7 @@ class SegmentFiles:
     __slots__ = (
         "_fs",
         "_handle",
+        "_was_opened",
         "base_offset",
         "directory",
         "offset_index",
@@ -62,6 +63,7 @@ class SegmentFiles:
         self.suffix = suffix  # replaced by `change_suffix`
         self._fs = fs
         self._handle: FileHandle | None = None  # opened on first use; reset by `let_go` and `release`
+        self._was_opened = False  # before that, this process has written nothing
         path = self.path
         is_created = create and (is_new or not fs.exists(path))
         self.size = self._create(path, config) if is_created else fs.size(path)
@@ -75,6 +77,7 @@ class SegmentFiles:
 
     def _create(self, path: str, config: LogConfig) -> int:
         self._handle = self._fs.open(path, create=True)
+        self._was_opened = True
         self._fs.open_files.add(self)
         if config.preallocate:
             self._handle.preallocate(config.segment_bytes)
@@ -92,6 +95,7 @@ class SegmentFiles:
         if handle is None:
             # Why no lock: two readers may both open it. One handle is kept, the other closes with its last reference.
             handle = self._handle = self._fs.open(self.path)
+            self._was_opened = True
             self._fs.open_files.add(self)
         return handle
 
@@ -118,10 +122,11 @@ class SegmentFiles:
 
     def cut_preallocated(self) -> None:
         """Cut what the `.log` file holds past `size`."""
-        # Why only an open file: one that was not opened since the start was not written by this process.
-        handle = self._handle
-        if handle is not None and handle.size() > self.size:
-            handle.truncate(self.size)
+        if not self._was_opened:
+            return
+        handle = self._handle  # None: it was let go
+        if (self._fs.size(self.path) if handle is None else handle.size()) > self.size:
+            self.file.truncate(self.size)
 
     def write_index_tails(self) -> None:
         """Write the entries of both sparse indexes that are only in memory."""

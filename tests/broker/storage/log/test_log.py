@@ -16,7 +16,7 @@ from barnabas.broker.storage.log.log import (
     UnexpectedAppendOffsetError,
 )
 from barnabas.broker.storage.log.log_types import AbortedTransaction, TimestampOffset
-from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFile, MemoryFileSystem
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import (
@@ -389,6 +389,71 @@ def test_truncation_restores_producer_state(bench: Bench) -> None:
     assert target.producer_state.entry(8) is None
     assert target.producer_state.first_unstable_offset is None
     assert target.append_as_leader(idempotent(bench, "v", 2), leader_epoch=0).first_offset == 2
+
+
+def test_a_truncation_above_the_watermark_hides_no_committed_transaction(bench: Bench) -> None:
+    """The transactions are rebuilt, and the watermark does not move again until something new is replicated."""
+    target = bench.open()
+    bench.append(target, "before")
+    target.append_as_leader(idempotent(bench, "kept", 0, is_transactional=True), leader_epoch=0)
+    marker(bench, target, ControlType.COMMIT, 7)
+    target.update_high_watermark(3)
+    target.append_as_leader(bench.batch("cut"), leader_epoch=0)
+    assert target.truncate_to(3)
+    assert (target.high_watermark, target.last_stable_offset) == (3, 3)
+    assert contents(target, isolation=FetchIsolation.TXN_COMMITTED) == [(0, "before"), (1, "kept")]
+
+
+def test_a_damaged_batch_is_told_to_readers_of_either_isolation(bench: Bench) -> None:
+    target = bench.open()
+    bench.append(target, "a")
+    target.append_as_leader(idempotent(bench, "open", 0, is_transactional=True), leader_epoch=0)
+    bench.append(target, "b")
+    target.close()
+    again = bench.open(clean=True, recovery_point=3)
+    again.update_high_watermark(3)
+    bench.fs.open(f"{bench.directory}/00000000000000000000.log").pwrite(b"\xff\xff\xff\xff", 8)  # a length
+    for isolation in (FetchIsolation.HIGH_WATERMARK, FetchIsolation.TXN_COMMITTED):
+        refused(ErrorCode.CORRUPT_MESSAGE, read, again, 0, isolation=isolation)
+
+
+def test_segments_that_are_deleted_during_a_flush_do_not_fail_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention does not wait for a flush; a missing file must not count as a failed disk."""
+    target = bench.open(file_delete_delay_ms=0)
+    for number in range(3):
+        bench.append(target, f"old {number}")
+        target.roll()
+    bench.append(target, "new")
+    fsync = MemoryFile.fsync
+
+    def delete_meanwhile(file: MemoryFile) -> None:
+        monkeypatch.setattr(MemoryFile, "fsync", fsync)
+        fsync(file)
+        assert target.delete_segments(list(target.segments)[:3], "retention time") == 3
+        while (task := bench.scheduler._heap.pop_due()) is not None:
+            if task.name == "delete-file":  # another one flushes, and would wait for this flush
+                task.job()
+
+    monkeypatch.setattr(MemoryFile, "fsync", delete_meanwhile)
+    target.flush()
+    assert not target.is_offline
+    assert target.recovery_point == target.log_end_offset == 4
+    assert isinstance(bench.fs, MemoryFileSystem)
+    assert contents(Bench(bench.fs.crash()).open()) == [(3, "new")]
+
+
+def test_preallocated_space_is_cut_although_the_file_was_let_go(bench: Bench) -> None:
+    target = bench.open(preallocate=True, segment_bytes=10_000)
+    bench.append(target, "a")
+    first = target.active_segment
+    assert bench.fs.size(first._files.path) == 10_000
+    first._files.let_go()  # as the pool of open files does
+    target.roll()
+    assert bench.fs.size(first._files.path) == first.size
+    bench.append(target, "b")
+    target.close()
+    again = bench.open(clean=True, recovery_point=2)
+    assert [segment.size for segment in again.segments] == [first.size, first.size]
 
 
 def test_truncating_fully(bench: Bench) -> None:
