@@ -297,6 +297,8 @@ class LogManager:
         `is_new`); INCONSISTENT_TOPIC_ID.
         """
         registry = self._registry
+        if not is_new:
+            self._adopt_copy(tp, topic_id)
         with registry.lock:
             found = registry.current.get(tp)
             if found is None:
@@ -311,6 +313,21 @@ class LogManager:
         if found.config is not config:
             found.update_config(config)
         return found
+
+    def _adopt_copy(self, tp: TopicPartition, topic_id: bytes | None) -> None:
+        """Make a future log the current one if there is no other: its move was cut short, and its source is gone.
+
+        Source: LogManager.recoverAbandonedFutureLogs (Kafka 4.3).
+        """
+        registry = self._registry
+        with registry.lock:
+            copy = registry.future.get(tp)
+            if copy is None or tp in registry.current or copy.topic_id != topic_id:
+                return
+        self._check_all_online(tp)
+        log.warning("The log that %s was copied from is gone: the copy takes its place", copy.directory)
+        copy.rename(partition_dir_name(tp))
+        registry.adopt_future(tp, copy)
 
     def _check_all_online(self, tp: TopicPartition) -> None:
         offline = self._directories.offline()

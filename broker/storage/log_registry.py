@@ -119,6 +119,12 @@ class LogRegistry:
                 del self.future[tp]
         return list(lost), [*lost.values(), *moves.values()]
 
+    def adopt_future(self, tp: TopicPartition, new: Log) -> None:
+        """Make `new`, the future log, the current one if there is no other, and it is still registered."""
+        with self.lock:
+            if tp not in self.current and self.future.get(tp) is new:
+                self.current[tp] = self.future.pop(tp)
+
     def swap_in_future(self, tp: TopicPartition, old: Log, new: Log) -> bool:
         """Make `new`, the future log, the current one in place of `old`; False if either is no longer registered."""
         with self.lock:

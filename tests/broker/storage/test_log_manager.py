@@ -482,6 +482,23 @@ def test_a_move_continues_after_a_restart() -> None:
     assert again.manager.future_log(TPS[0]) is None
 
 
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, bytes(15) + b"\x09"])
+def test_a_copy_takes_the_place_of_a_log_whose_directory_is_gone(topic_id: bytes) -> None:
+    """KAFKA-16082. An empty log beside it would truncate the copy, the only one there may be."""
+    node = Node(dirs=("/a", "/b")).start()
+    moving(node)
+    node.manager.shutdown()
+    again = Node(node.fs, ("/b",)).start()
+    found = again.manager.get_or_create_log(TPS[0], topic_id, Settings())
+    assert found.directory == "/b/flights-0"
+    if topic_id == TOPIC_ID:
+        assert [value for _, value in contents(found)] == [f"v{n}" for n in range(5)]
+        assert again.manager.future_log(TPS[0]) is None
+        assert directories_of(again, "/b") == ["flights-0"]
+    else:
+        assert found.log_end_offset == 0, "it is of another topic"
+
+
 def test_a_deleted_partitions_future_log_is_deleted_too() -> None:
     node = Node(dirs=("/a", "/b")).start()
     moving(node)
