@@ -98,6 +98,15 @@ def test_a_large_log_takes_several_turns(rig: TwoDirectories, monkeypatch: pytes
     assert rig.log.directory == "/d2/t-0"
 
 
+def test_a_log_that_starts_inside_a_batch_moves(rig: TwoDirectories) -> None:
+    rig.write(*[b"x"] * 10)
+    rig.log.maybe_increment_log_start_offset(5, "a test")
+    rig.move()
+    rig.log_dir_moves.turn()
+    assert rig.log.directory == "/d2/t-0"
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (5, 10)
+
+
 def test_copying_keeps_to_the_rate() -> None:
     rig = TwoDirectories().lead()
     rig.set_rate("1000")
