@@ -480,9 +480,12 @@ class Log:
         """Refuse everything from now on: the disk failed under another log of the same directory."""
         self._state.mark_offline(error)
 
-    def fail(self, error: OSError) -> None:
-        """Report that the disk failed under this log in work outside of it (the cleaner's)."""
-        self._state.fail(error)
+    def fail(self, error: OSError) -> ApiError:
+        """Report that the disk failed under this log in work outside of it; returns the error for the caller to raise.
+
+        The cleaner does so, and a move to another directory.
+        """
+        return self._state.fail(error)
 
     # Settings, identity, end of life
 
