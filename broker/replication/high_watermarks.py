@@ -2,7 +2,8 @@
 
 Written every replica.high.watermark.checkpoint.interval.ms and at shutdown, read once at start. A log that is opened
 takes its watermark from that read, which is at most one interval old. Why that is safe: a leader raises the watermark
-again from its followers' fetches.
+again from its followers' fetches. Until then the log has what was read in the file that is written, too: a broker may
+wait for its first push for long.
 
 Threads: one scheduler thread writes; the handler of a push reads `restored`.
 """
@@ -43,13 +44,16 @@ class HighWatermarks:
         return self._restored.get(os.path.dirname(opened.directory), {}).get(tp, 0)
 
     def write(self, partitions: Iterable[Partition]) -> None:
-        """Write the current high watermarks of these partitions, each into the file of its log's directory."""
+        """Write the high watermark of each log into the file of its directory.
+
+        Those of these partitions are current; the others, which no push has named, are as they were at start.
+        """
+        hosted = {partition.tp for partition in partitions if partition.log is not None}
         by_directory: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._files}
-        for partition in partitions:
-            held = partition.log
-            directory = "" if held is None else os.path.dirname(held.directory)
-            if held is not None and directory in by_directory:
-                by_directory[directory][partition.tp] = held.high_watermark
+        for held in self._log_manager.all_logs():
+            tp, directory = held.topic_partition, os.path.dirname(held.directory)
+            if directory in by_directory:
+                by_directory[directory][tp] = held.high_watermark if tp in hosted else self.restored(held, tp)
         for online in self._log_manager.online_directories():
             if online.path in self._files:
                 try:

@@ -13,6 +13,8 @@ Rules
    the last step of a move, which waits until the controller has accepted it. Why before: if the new directory failed
    between the last step and a later report, the controller would not know that this replica was in it, and would not
    replace it. When a reported move is cancelled, the old directory is reported again.
+5. A log that cannot be copied does not end the broker, nor the other moves. If the disk failed, its directory goes
+   offline; after any other error the log stays where it is until it is moved again or the broker restarts.
 
 | event | promotion before | promotion after |
 |---|---|---|
@@ -37,6 +39,7 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.broker.storage.cleaner.throttler import Throttler
 from barnabas.broker.storage.directories.log_copying import catch_up
 from barnabas.broker.storage.directories.names import NAME_LENGTH_MAX, future_dir_name
+from barnabas.broker.storage.log.log_types import UnexpectedAppendOffsetError
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -100,6 +103,7 @@ class LogDirMoves:
         self._rate = bytes_per_second  # fixed before start
         self._throttler = Throttler(max(1, bytes_per_second()), clock)
         self._changes = threading.Lock()  # one move starts at a time; before the locks of partitions
+        self._failed: dict[TopicPartition, Log] = {}  # the copies that are skipped (rule 5); single accesses, no lock
         self._condition = threading.Condition()  # guards the three below
         self._promotions: dict[TopicPartition, _Promotion] = {}  # single look-ups without it
         self._wakes = 0
@@ -155,6 +159,7 @@ class LogDirMoves:
             current = self._hosted.get(tp).log
             if current is not None and self._log_manager.directory_of(current) is not directory:
                 self._log_manager.create_future_log(tp, directory)
+            self._failed.pop(tp, None)
         self.wake()
 
     def on_log(self, partition: Partition, opened: Log) -> None:
@@ -167,6 +172,7 @@ class LogDirMoves:
         """This broker holds the partition no more."""
         with self._condition:
             self._promotions.pop(partition.tp, None)
+        self._failed.pop(partition.tp, None)
         self._assignments.forget(partition.topic_id, partition.tp.partition)
 
     def on_registered(self) -> None:
@@ -193,7 +199,7 @@ class LogDirMoves:
         pause_ms: int | None = None
         for future in moving:
             tp = future.topic_partition
-            if self._is_of(tp, index):
+            if self._is_of(tp, index) and self._failed.get(tp) is not future:
                 copied = self._copy_some(tp, future)
                 pause_ms = min(IDLE_MS if pause_ms is None else pause_ms, 0 if copied else IDLE_MS)
                 held_ms = self._throttler.wait_ms(copied)
@@ -211,8 +217,12 @@ class LogDirMoves:
             if copied < READ_BYTES:
                 future.flush()
                 self._promote(partition, current, future)
-        except ApiError as error:
+        except (ApiError, UnexpectedAppendOffsetError) as error:
             log.warning("copying %s to another directory: %s", tp, error)
+            return 0
+        except Exception:  # Why: a bug met by one log must not end the broker
+            log.exception("%s cannot be copied to another directory, and stays where it is", tp)
+            self._failed[tp] = future
             return 0
         return copied
 

@@ -7,7 +7,7 @@ Source: ControllerChannelManager (Kafka 3.9).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from barnabas.common.clock import Clock
 from barnabas.controller.image import Broker, Image
@@ -41,9 +41,10 @@ class ChannelManager:
         for broker in image.brokers.values():
             self._add(broker, image)
 
-    def publish(self, image: Image, deltas: Iterable[Delta]) -> None:
+    def publish(self, image: Image, deltas: Sequence[Delta]) -> None:
         """Make committed changes pending for all brokers; `image` is the image after all of them."""
         changes: dict[int, Pending] = {}
+        deleted = {topic_id: topic for delta in deltas for topic_id, topic in delta.deleted_topics.items()}
         for delta in deltas:
             if not delta:
                 continue
@@ -51,7 +52,8 @@ class ChannelManager:
             known = list(self.channels)
             self._follow_registrations(image, delta)
             for broker_id in known:
-                changes.setdefault(broker_id, Pending()).merge(pending_for(broker_id, image, delta, affected))
+                pending = pending_for(broker_id, image, delta, affected, deleted)
+                changes.setdefault(broker_id, Pending()).merge(pending)
         for broker_id, pending in changes.items():
             channel = self.channels.get(broker_id)
             if channel is not None:

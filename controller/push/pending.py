@@ -11,6 +11,7 @@ Source: ControllerChannelManager, AbstractControllerBrokerRequestBatch (Kafka 3.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -82,10 +83,13 @@ class Pending:
             self.stops.clear()
 
 
-def pending_for(broker_id: int, image: Image, delta: Delta, affected: set[PartitionKey]) -> Pending:
+def pending_for(
+    broker_id: int, image: Image, delta: Delta, affected: set[PartitionKey], deleted: Mapping[bytes, Topic]
+) -> Pending:
     """Return what a change makes pending for one broker.
 
-    `affected` is the result of `affected_by_brokers`, which is the same for all brokers.
+    `affected` is the result of `affected_by_brokers`, which is the same for all brokers. `deleted` has the topics that
+    this change or another one of the same commit deletes.
     """
     pending = Pending(
         has_metadata=bool(delta),
@@ -103,6 +107,10 @@ def pending_for(broker_id: int, image: Image, delta: Delta, affected: set[Partit
         for index, partition in topic.partitions.items():
             if broker_id in partition.replicas:
                 pending.stops[PartitionKey(topic.id, index)] = Stop(topic.name, EPOCH_DURING_DELETE)
+    if deleted:  # Why: a replica that was removed just before the topic is in neither the topic nor the image
+        for key, before in delta.previous.items():
+            if key.topic_id in deleted and broker_id in before.replicas:
+                pending.stops[key] = Stop(deleted[key.topic_id].name, EPOCH_DURING_DELETE)
     return pending
 
 

@@ -16,13 +16,17 @@ def catch_up(source: Log, target: Log, max_bytes: int) -> int:
     """Drop from `target` what `source` does not have, then copy up to `max_bytes` (or one batch); returns the bytes.
 
     The high watermark and the log start offset follow. A result below `max_bytes` means that the end was reached.
-    Raises ApiError.
+    Raises ApiError, and UnexpectedAppendOffsetError if `source` was truncated meanwhile.
     """
     align(source, target)
     data = source.read(target.log_end_offset, max_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True)
     copied = 0
     if data.slice is not None:
-        copied = target.append_as_follower(memoryview(data.slice.read())).size_in_bytes
+        try:
+            records = memoryview(data.slice.read())
+        except OSError as error:
+            raise source.fail(error) from error
+        copied = target.append_as_follower(records).size_in_bytes
     target.update_high_watermark(min(source.high_watermark, target.log_end_offset))
     start = min(source.log_start_offset, target.high_watermark)
     if start > target.log_start_offset:

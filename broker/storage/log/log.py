@@ -329,9 +329,22 @@ class Log:
         this log forget the later epochs, which show where it diverges from others. Without `leader_epoch` the batches
         are copied as they are. Raises ApiError(CORRUPT_MESSAGE) and UnexpectedAppendOffsetError.
 
-        Different from Apache Kafka: it appends such a batch, and drops the later epochs with a warning.
+        The leader's log may start inside a batch (DeleteRecords). An empty log that starts there begins anew with that
+        batch; its start moves forward again with the leader's.
+
+        Different from Apache Kafka: it appends a batch of a lower epoch, and drops the later epochs with a warning.
         """
-        return self._appender.append_given(records, leader_epoch, AppendOrigin.REPLICATION)
+        try:
+            return self._appender.append_given(records, leader_epoch, AppendOrigin.REPLICATION)
+        except UnexpectedAppendOffsetError as gap:
+            end = self.log_end_offset
+            if end != self.log_start_offset or not gap.first_offset < end <= gap.last_offset:
+                raise
+            log.info("%s: the log is empty and begins with that batch", gap)
+            # Why the recovery point, which moves back, need not be checkpointed first, as Kafka does: the batch reaches
+            # beyond the old one, so recovery finds it in the first segment, and checks everything.
+            self.truncate_fully_and_start_at(gap.first_offset)
+            return self._appender.append_given(records, leader_epoch, AppendOrigin.REPLICATION)
 
     def roll(self, expected_offset: int | None = None) -> LogSegment:
         """Begin a new segment at the log end offset (or `expected_offset`, if that is higher)."""
@@ -467,9 +480,12 @@ class Log:
         """Refuse everything from now on: the disk failed under another log of the same directory."""
         self._state.mark_offline(error)
 
-    def fail(self, error: OSError) -> None:
-        """Report that the disk failed under this log in work outside of it (the cleaner's)."""
-        self._state.fail(error)
+    def fail(self, error: OSError) -> ApiError:
+        """Report that the disk failed under this log in work outside of it; returns the error for the caller to raise.
+
+        The cleaner does so, and a move to another directory.
+        """
+        return self._state.fail(error)
 
     # Settings, identity, end of life
 

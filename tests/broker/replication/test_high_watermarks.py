@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.broker.storage.directories.checkpoints import OffsetCheckpoint
 from barnabas.broker.storage.directories.names import HIGH_WATERMARK_FILE
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.push_tags import FULL
-from tests.support.broker.broker_rig import DATA, BrokerRig, batch, produce, state
+from tests.support.broker.broker_rig import DATA, BrokerRig, batch, produce, state, topic_id
 
 TP = TopicPartition("t", 0)
 PATH = f"{DATA}/{HIGH_WATERMARK_FILE}"
@@ -42,6 +43,18 @@ def restarted(rig: BrokerRig) -> tuple[int, int]:
 
 def test_watermarks_survive_a_restart(rig: BrokerRig) -> None:
     assert restarted(rig) == (1, 2)
+
+
+def test_a_broker_that_stops_before_its_first_push_keeps_them(rig: BrokerRig) -> None:
+    rig.close()
+    again = BrokerRig(rig.fs)
+    again.high_watermarks.write(again.manager.partitions())
+    again.push({"u": [state(1, is_new=True)]})
+    again.high_watermarks.write(again.manager.partitions())
+    again.log_manager.delete_logs({TopicPartition("u", 0): topic_id("u")})
+    again.high_watermarks.write(again.manager.partitions())
+    assert TopicPartition("u", 0) not in OffsetCheckpoint(rig.fs, PATH).read()
+    assert restarted(again) == (1, 2)
 
 
 def test_a_damaged_file_is_ignored(rig: BrokerRig, caplog: pytest.LogCaptureFixture) -> None:

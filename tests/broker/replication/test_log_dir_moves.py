@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from barnabas.broker.replication import log_dir_moves
 from barnabas.broker.replication.log_dir_moves import COPY_RATE, IDLE_MS
 from barnabas.broker.settings.dynamic_config import ResourceType
+from barnabas.broker.storage.directories.log_copying import catch_up
 from barnabas.broker.storage.log.log import Log
+from barnabas.common.disk.faulty_files import MemoryFileSlice
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k34_alter_replica_log_dirs as wire
@@ -96,6 +99,15 @@ def test_a_large_log_takes_several_turns(rig: TwoDirectories, monkeypatch: pytes
         turns += 1
     assert turns >= 10
     assert rig.log.directory == "/d2/t-0"
+
+
+def test_a_log_that_starts_inside_a_batch_moves(rig: TwoDirectories) -> None:
+    rig.write(*[b"x"] * 10)
+    rig.log.maybe_increment_log_start_offset(5, "a test")
+    rig.move()
+    rig.log_dir_moves.turn()
+    assert rig.log.directory == "/d2/t-0"
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (5, 10)
 
 
 def test_copying_keeps_to_the_rate() -> None:
@@ -274,6 +286,46 @@ def test_a_failed_target_disk_leaves_the_log_in_place(rig: TwoDirectories) -> No
     assert rig.log_dir_moves.turn() is None
     rig.write(b"b")
     assert rig.log.directory == "/d1/t-0"
+
+
+def test_a_disk_that_cannot_be_read_takes_its_directory_offline(
+    rig: TwoDirectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_slice: MemoryFileSlice) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    rig.write(b"a")
+    rig.move()
+    monkeypatch.setattr(MemoryFileSlice, "read", fails)
+    assert rig.log_dir_moves.turn() == IDLE_MS
+    assert [directory.is_offline for directory in rig.log_manager.directories] == [True, False]
+
+
+def test_a_log_that_cannot_be_copied_is_skipped_until_it_is_moved_again(
+    rig: TwoDirectories, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails_for_one(source: Log, target: Log, max_bytes: int) -> int:
+        if source.topic_partition == TP:
+            raise ValueError("a bug")
+        return catch_up(source, target, max_bytes)
+
+    other = TopicPartition("u", 0)
+    while (made := rig.log_manager.get_log(other)) is None or not made.directory.startswith("/d1"):
+        other = TopicPartition(f"{other.topic}u", 0)
+        rig.push({other.topic: [state(1, is_new=True)]})
+    rig.move()
+    rig.move(tp=other)
+    monkeypatch.setattr(log_dir_moves, "catch_up", fails_for_one)
+    rig.log_dir_moves.turn()
+    assert rig.log_dir_moves.turn() is None
+    assert caplog.text.count("cannot be copied") == 1
+    moved = rig.log_manager.get_log(other)
+    assert moved is not None
+    assert (rig.log.directory, moved.directory) == ("/d1/t-0", f"/d2/{other.topic}-0")
+    monkeypatch.undo()
+    rig.move()
+    rig.log_dir_moves.turn()
+    assert rig.log.directory == "/d2/t-0"
 
 
 def test_the_threads_move_a_log(rig: TwoDirectories) -> None:

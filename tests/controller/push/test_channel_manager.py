@@ -6,6 +6,8 @@ import queue
 import threading
 from typing import Any
 
+import pytest
+
 from barnabas.controller.image import Broker, Endpoint, Image, PartitionKey
 from barnabas.controller.image_editor import ImageEditor
 from barnabas.controller.push.broker_channel import (
@@ -21,8 +23,16 @@ from barnabas.controller.push.requests import Sender
 from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.k05_stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
-from barnabas.protocol.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
-from barnabas.protocol.push_tags import FULL, INCREMENTAL, Receiver, offset_of, receiver_of, records_of
+from barnabas.protocol.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from barnabas.protocol.push_tags import (
+    EPOCH_DURING_DELETE,
+    FULL,
+    INCREMENTAL,
+    Receiver,
+    offset_of,
+    receiver_of,
+    records_of,
+)
 from tests.controller.rig import RESPONSES
 
 WAIT_S = 10
@@ -220,6 +230,27 @@ def test_several_changes_of_one_commit_go_in_one_push() -> None:
         deltas.append(editor.delta)
     manager.publish(image, deltas)
     assert offered == [{PartitionKey(bytes([number]) * 16, 0) for number in (1, 2)}]
+
+
+@pytest.mark.parametrize("is_one_change", [True, False])
+def test_a_replica_removed_just_before_its_topic_is_deleted_too(is_one_change: bool) -> None:
+    key = PartitionKey(b"t" * 16, 0)
+    editor = ImageEditor(IMAGE)
+    editor.apply_all([TopicRecord(name="t", topic_id=key.topic_id), PARTITION], 10)
+    manager = ChannelManager(SENDER, Far().connect, start_threads=False)
+    manager.start(editor.image())
+    offered: list[dict[PartitionKey, Stop]] = []
+    manager.channels[1].offer = lambda pending, image: offered.append(pending.stops)  # type: ignore[method-assign]
+    moved = PartitionChangeRecord(topic_id=key.topic_id, partition_id=0, replicas=[3], isr=[3], leader=3)
+    removed = RemoveTopicRecord(topic_id=key.topic_id)
+    image, deltas = editor.image(), []
+    for records in [[moved, removed]] if is_one_change else [[moved], [removed]]:
+        editor = ImageEditor(image)
+        editor.apply_all(records, image.offset + 1)
+        image = editor.image()
+        deltas.append(editor.delta)
+    manager.publish(image, deltas)
+    assert offered == [{key: Stop("t", EPOCH_DURING_DELETE)}]
 
 
 def test_pending_deletions_survive_a_new_registration() -> None:

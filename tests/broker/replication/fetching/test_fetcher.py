@@ -144,6 +144,22 @@ def test_a_log_beyond_the_leaders_end_is_truncated_and_one_below_its_start_resta
     assert (log.log_start_offset, log.log_end_offset, fetcher._states[TP].fetch_offset) == (500, 500, 500)
 
 
+def test_a_log_whose_leaders_start_is_inside_a_batch_catches_up(rig, fetcher, leader):
+    """DeleteRecords moved the leader's start to 5, into the batch of 0 to 9, which it sends whole."""
+    leader.offsets = {-1: 10, -2: 5}
+    whole = records_of(*[b"x"] * 10)
+    leader.responses = [
+        data(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5),
+        data(whole, high_watermark=10, log_start_offset=5),
+    ]
+    turn(fetcher)
+    turn(fetcher)
+    log = rig.manager.partition(TP).log
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (5, 10, 10)
+    assert fetcher._states[TP].fetch_offset == 10
+    log.invariants()
+
+
 def test_a_leader_that_does_not_know_its_election_is_retried_with_growing_pauses(rig, fetcher, leader):
     leader.responses = [data(error=ErrorCode.UNKNOWN_LEADER_EPOCH)] * 12 + [data(records_of(b"a"))]
     pauses = []

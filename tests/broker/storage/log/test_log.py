@@ -341,6 +341,32 @@ def test_a_follower_refuses_batches_that_do_not_continue_its_log(bench: Bench) -
     assert contents(follower) == [(0, "a"), (1, "b"), (10, "c")]
 
 
+def test_a_followers_empty_log_begins_with_the_batch_that_its_leaders_start_is_in(bench: Bench) -> None:
+    leader, follower = bench.open(), Bench().open()
+    bench.append(leader, *"abcdefghij")
+    bench.append(leader, "k")
+    leader.maybe_increment_log_start_offset(5, "a test")
+    follower.truncate_fully_and_start_at(5)
+    info = follower.append_as_follower(copied(leader), leader_epoch=1)
+    assert (info.first_offset, info.last_offset) == (0, 10)
+    assert contents(follower) == [(offset, value) for offset, value in enumerate("abcdefghijk")]
+    assert (follower.recovery_point, follower.high_watermark) == (0, 0)
+    follower.invariants()
+
+
+def test_a_followers_log_is_kept_if_the_batch_does_not_reach_beyond_its_end_or_it_has_records(bench: Bench) -> None:
+    leader, empty, filled = bench.open(), Bench().open(), Bench().open()
+    bench.append(leader, *"abcdefghij")
+    empty.truncate_fully_and_start_at(10)
+    filled.truncate_fully_and_start_at(5)
+    filled.append_as_follower(bench.batch("f", base_offset=5))
+    for follower in (empty, filled):
+        before = (follower.log_start_offset, follower.log_end_offset)
+        with pytest.raises(UnexpectedAppendOffsetError):
+            follower.append_as_follower(copied(leader))
+        assert (follower.log_start_offset, follower.log_end_offset) == before
+
+
 def test_the_metadata_log_assigns_its_own_offsets(bench: Bench) -> None:
     target = bench.open()
     records = bench.batch("a", base_offset=0, leader_epoch=3)
