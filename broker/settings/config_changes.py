@@ -114,7 +114,7 @@ def check_incremental(
         change_loggers(dynamic.broker_id, resource, validate_only)
         return OK
     if resource.resource_type == ResourceType.BROKER:
-        current = dict(dynamic.overrides(ResourceType.BROKER, resource.resource_name))
+        current = dynamic.usable_overrides(resource.resource_name)
         _check_broker(dynamic, resource.resource_name, _next_broker_texts(current, resource.configs))
     elif resource.resource_type not in _FORWARDED:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")

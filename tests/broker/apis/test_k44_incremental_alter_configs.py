@@ -132,6 +132,27 @@ def test_the_rest_is_forwarded_and_the_responses_are_merged(version: int) -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("owner", "stored", "text"),
+    [
+        ("1", "num.partitions", "5"),  # takes a restart
+        ("1", "log.cleaner.dedupe.buffer.size", "many"),  # not a number
+        ("1", "ssl.keystore.location", "/k"),  # only with the prefix of a listener
+        ("", "listener.name.plaintext.ssl.keystore.location", "/k"),  # only for one broker
+    ],
+)
+def test_an_unusable_setting_that_a_controller_accepted_blocks_no_other_change(
+    owner: str, stored: str, text: str
+) -> None:
+    services = make_services()
+    set_configs(services, ResourceType.BROKER, owner, **{stored: text})
+    for name in ("1", ""):
+        change = resource(ResourceType.BROKER, name, ("log.cleaner.threads", SET, "2"))
+        assert isinstance(API.handle(services, make_request(API, request(change))), Park)
+    again = resource(ResourceType.BROKER, owner, (stored, SET, text))
+    assert refusal(services, again)[0] == ErrorCode.INVALID_REQUEST
+
+
 def test_a_controller_that_does_not_answer() -> None:
     services = make_services()
     bad = resource(ResourceType.BROKER, "1", ("num.partitions", SET, "4"))
