@@ -44,6 +44,19 @@ def test_records_are_deleted(rig):
     assert outcome(delete(rig, 0, topic="__consumer_offsets")) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
 
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [
+        ("compact", ErrorCode.POLICY_VIOLATION),
+        ("compact,delete", ErrorCode.NONE),
+        ("", ErrorCode.NONE),  # records are kept for ever, until someone deletes them
+    ],
+)
+def test_only_a_compacted_log_keeps_its_records(rig, policy, error):
+    rig.manager.partition(TP).log.update_config(rig.config.topic_config({"cleanup.policy": policy}))
+    assert outcome(delete(rig, 1))[0] is error
+
+
 def test_deletion_waits_for_the_followers(rig):
     rig.push({"w": [state(1, (1, 2))]})
     rig.answer(produce(batch(b"v"), topic="w"), 9)
