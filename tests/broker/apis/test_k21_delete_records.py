@@ -42,6 +42,7 @@ def test_records_are_deleted(rig):
     assert outcome(delete(rig, -1)) == (ErrorCode.NONE, 3)
     assert outcome(delete(rig, 4)) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert outcome(delete(rig, 0, topic="__consumer_offsets")) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    assert outcome(delete(rig, 0, topic="__transaction_state")) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
 @pytest.mark.parametrize(
