@@ -13,7 +13,7 @@ import pytest
 from barnabas.broker.apis.k32_describe_configs import API
 from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.metadata_records import ConfigRecord
 from tests.broker.apis.config_rig import answer_of, make_services, set_configs
@@ -225,7 +225,6 @@ def test_versions(version: int) -> None:
         (ResourceType.BROKER_LOGGER, "2", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 but received 2"),
         (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
         (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be"),
-        (99, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 99"),
     ],
 )
 def test_errors(type_: int, name: str, code: ErrorCode, message: str) -> None:
@@ -233,6 +232,13 @@ def test_errors(type_: int, name: str, code: ErrorCode, message: str) -> None:
     assert result.error_code == code
     assert message in result.error_message
     assert result.configs == []
+
+
+def test_an_unknown_type_makes_the_whole_request_invalid() -> None:
+    resources = [DescribeConfigsResource(resource_type=type_, resource_name="a") for type_ in (ResourceType.TOPIC, 99)]
+    with pytest.raises(ApiError) as refused:
+        answer_of(API, make_services(), DescribeConfigsRequest(resources=resources), 4)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_keys_of_this_project_are_described_too() -> None:
