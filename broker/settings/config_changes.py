@@ -199,7 +199,7 @@ def _check_logger_change(change: wire.AlterableConfig, known: set[str]) -> None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
     if change.config_operation == Operation.DELETE and change.name == ROOT_LOGGER:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Removing the log level of the {ROOT_LOGGER} logger is not allowed")
-    if change.config_operation == Operation.SET and (change.value or "").upper() not in logs.LEVELS:
+    if change.config_operation == Operation.SET and change.value not in logs.LEVELS:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "

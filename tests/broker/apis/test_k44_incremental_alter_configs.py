@@ -65,6 +65,7 @@ def refusal(services: Any, asked: AlterConfigsResource) -> tuple[int, str | None
         (ResourceType.BROKER_LOGGER, "2", ("root", SET, "INFO"), 42, "Unexpected broker id"),
         (ResourceType.BROKER_LOGGER, "1", ("no.such", SET, "INFO"), 40, "Logger no.such does not exist!"),
         (ResourceType.BROKER_LOGGER, "1", ("root", SET, "LOUD"), 40, "Cannot set the log level of root to LOUD"),
+        (ResourceType.BROKER_LOGGER, "1", ("root", SET, "debug"), 40, "Cannot set the log level of root to debug"),
         (ResourceType.BROKER_LOGGER, "1", ("root", DELETE, None), 42, "Removing the log level of the root logger"),
         (ResourceType.BROKER_LOGGER, "1", ("root", APPEND, "INFO"), 42, "APPEND operation is not allowed for the"),
         (77, "x", ("a", SET, "b"), 42, "Unknown resource type 77"),
