@@ -33,7 +33,7 @@ from barnabas.config.resources.client_metrics import (
     ClientMetricsConfig,
     parse_match,
 )
-from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, Key, Type
+from barnabas.config.table.keys import BROKER_KEYS, TOPIC_KEYS, Key, Type
 from barnabas.controller.decision import (
     MIN_INSYNC_REPLICAS,
     Decision,
@@ -298,13 +298,11 @@ def _next_value(resource: ConfigKey, name: str, operation: int, value: str | Non
 
 
 def _list_key(resource: ConfigKey, name: str) -> Key | None:
-    """Return the row of a key whose value is a list; None for other keys."""
-    tables = {
-        TOPIC_RESOURCE: TOPIC_KEYS,
-        BROKER_RESOURCE: BROKER_KEYS,
-        GROUP_RESOURCE: GROUP_KEYS,
-        CLIENT_METRICS_RESOURCE: CLIENT_METRICS_KEYS,
-    }
+    """Return the row of a topic's or broker's key whose value is a list; None for other keys.
+
+    Lists of groups and of client metrics only change as a whole: Kafka's KafkaConfigSchema does not have them.
+    """
+    tables = {TOPIC_RESOURCE: TOPIC_KEYS, BROKER_RESOURCE: BROKER_KEYS}
     key = tables.get(resource.type, {}).get(name)
     return key if key is not None and key.type is Type.LIST else None
 

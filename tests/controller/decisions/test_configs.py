@@ -212,10 +212,15 @@ def test_client_metrics_that_no_client_could_obey(
     assert (outcome[1] or "").startswith(message)
 
 
-def test_lists_of_client_metrics_grow(rig: Rig) -> None:
-    assert alter(rig, ("match", SET, "client_id=a"), kind=CLIENT_METRICS_RESOURCE, name="m") == OK
-    assert alter(rig, ("match", APPEND, "client_software_name=b"), kind=CLIENT_METRICS_RESOURCE, name="m") == OK
-    assert configs(rig, CLIENT_METRICS_RESOURCE, "m") == {"match": "client_id=a,client_software_name=b"}
+@pytest.mark.parametrize(("operation", "verb"), [(APPEND, "APPEND"), (SUBTRACT, "SUBTRACT")])
+@pytest.mark.parametrize(
+    ("kind", "key"), [(CLIENT_METRICS_RESOURCE, "match"), (GROUP_RESOURCE, "streams.num.standby.replicas")]
+)
+def test_only_lists_of_topics_and_brokers_change_by_parts(
+    rig: Rig, kind: int, key: str, operation: int, verb: str
+) -> None:
+    reason = f"Can't {verb} to key {key} because its type is not LIST."
+    assert alter(rig, (key, operation, "client_id=a"), kind=kind, name="m") == (ErrorCode.INVALID_CONFIG, reason)
 
 
 def test_a_resource_named_twice_is_refused(rig: Rig) -> None:
