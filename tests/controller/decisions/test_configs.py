@@ -21,6 +21,7 @@ from barnabas.controller.image import (
     CLIENT_METRICS_RESOURCE,
     ELR_VERSION,
     GROUP_RESOURCE,
+    METADATA_VERSION,
     TOPIC_RESOURCE,
 )
 from barnabas.protocol.errors import ErrorCode
@@ -289,3 +290,17 @@ def test_min_isr_is_the_same_on_all_brokers(eligible: Rig) -> None:
     assert alter(eligible, (MIN_ISR, DELETE, None), kind=BROKER_RESOURCE, name="") == of_all
     assert replace(eligible, {"log.retention.ms": "1"}, kind=BROKER_RESOURCE, name="") == of_all
     assert alter(eligible, (MIN_ISR, SET, "2"), kind=BROKER_RESOURCE, name="") == OK
+
+
+# -- cordoned.log.dirs (rule 6)
+
+
+def test_an_older_cluster_has_no_cordoned_directories(rig: Rig) -> None:
+    reason = "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+    refused = (ErrorCode.INVALID_CONFIG, reason)
+    assert replace(rig, {"cordoned.log.dirs": "/a"}, kind=BROKER_RESOURCE, name="0") == OK
+    rig.decide(lambda _view: Decision([FeatureLevelRecord(name=METADATA_VERSION, feature_level=29)], None))
+    for change in (("cordoned.log.dirs", SET, "/a"), ("cordoned.log.dirs", DELETE, None)):
+        assert alter(rig, change, kind=BROKER_RESOURCE, name="0") == refused
+    assert replace(rig, {}, kind=BROKER_RESOURCE, name="0") == refused
+    assert alter(rig, ("log.cleaner.threads", SET, "2"), kind=BROKER_RESOURCE, name="0") == OK
