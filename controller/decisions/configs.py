@@ -125,6 +125,7 @@ class EffectiveConfigs:
         return [
             one._replace(value=overrides[one.name], source=DYNAMIC_TOPIC_CONFIG) if one.name in overrides else one
             for one in self._defaults
+            if one.name in overrides or not TOPIC_KEYS[one.name].internal
         ]
 
 

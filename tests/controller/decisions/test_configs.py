@@ -241,6 +241,14 @@ def test_the_sources_of_a_topics_configs() -> None:
     assert (found["max.message.bytes"].value, found["max.message.bytes"].source) == ("1048588", 5)
 
 
+def test_an_internal_key_is_reported_where_it_is_set(rig: Rig) -> None:
+    assert alter(rig, ("internal.segment.bytes", SET, "16384")) == OK
+    effective = EffectiveConfigs(rig.controller.view())
+    found = {c.name: c for c in effective.of(configs(rig))}
+    assert (found["internal.segment.bytes"].value, found["internal.segment.bytes"].source) == ("16384", 1)
+    assert "internal.segment.bytes" not in [c.name for c in effective.of({})]
+
+
 # -- min.insync.replicas with eligible leader replicas (rule 5)
 
 MIN_ISR = "min.insync.replicas"
