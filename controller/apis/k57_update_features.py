@@ -23,14 +23,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
     message = request.message
     kraft = None if services.raft is None else _KRaftVersion(services, services.raft)
-    return decide_once(
-        services,
-        request,
-        "updateFeatures",
-        lambda view: update_features(view, message, kraft),
-        same,
-        message.timeout_ms,
-    )
+    return decide_once(services, request, "updateFeatures", lambda view: update_features(view, message, kraft), same)
 
 
 class _KRaftVersion:
