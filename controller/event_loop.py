@@ -57,7 +57,7 @@ class Event:
     decide: Decide
     succeeded: Succeeded
     failed: Failed
-    deadline_ms: int | None = None  # on the monotonic clock; a later start fails with REQUEST_TIMED_OUT
+    deadline_ns: int | None = None  # on the monotonic clock; a start from then on fails with REQUEST_TIMED_OUT
     enqueued_ns: int = 0
 
 
@@ -273,7 +273,7 @@ class EventLoop:
         start_ns = self.clock.monotonic_ns()
         self.deciding = event.name
         self.observer.event_started(start_ns - event.enqueued_ns if event.enqueued_ns else 0)
-        if event.deadline_ms is not None and start_ns // 1_000_000 > event.deadline_ms:
+        if event.deadline_ns is not None and start_ns >= event.deadline_ns:
             self.observer.event_timed_out()
             return self._outcome(event, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))
         try:

@@ -528,10 +528,11 @@ class QuorumController:
     ) -> None:
         """Submit a decision to the event thread, which calls one of the callbacks after the commit.
 
-        `timeout_ms` bounds the time in the queue; a later start fails with REQUEST_TIMED_OUT.
+        `timeout_ms` bounds the time in the queue; a later start fails with REQUEST_TIMED_OUT. With 0 every start is
+        late, as in Kafka.
         """
-        deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + max(0, timeout_ms)
-        self.loop.submit(Event(name, lambda: decide(self.view()), succeeded, failed, deadline_ms))
+        deadline_ns = None if timeout_ms is None else self._clock.monotonic_ns() + timeout_ms * 1_000_000
+        self.loop.submit(Event(name, lambda: decide(self.view()), succeeded, failed, deadline_ns))
 
     # -- the event thread
 

@@ -212,7 +212,7 @@ class Config:
         key = tuple(overrides.items()) if overrides else ()
         found = shared.get(key)
         if found is None:
-            found = TopicConfig(state["topic_defaults"], overrides or {}, self.values["internal.segment.bytes"])
+            found = TopicConfig(state["topic_defaults"], overrides or {})
             if len(shared) < SHARED_MAX:
                 shared[key] = found
         return found

@@ -217,7 +217,7 @@ def _partition(
         leader_epoch=p.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=[r for r in p.replicas if r not in alive],
+        offline_replicas=p.offline_for(alive),
     )
 
 

@@ -72,6 +72,8 @@ def handle(services: Services, request: Request) -> Answer:
 
 def _delete(services: Services, tp: TopicPartition, offset: int) -> tuple[int, int]:
     """Delete on the leader; returns the low watermark, and the offset that it must reach. Raises ApiError."""
+    if services.metadata_cache.snapshot.partition(tp) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if tp.topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     deleted = services.replica_manager.partition(tp).delete_records_on_leader(offset)

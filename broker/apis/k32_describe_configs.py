@@ -8,8 +8,8 @@ BROKER_LOGGER by this broker's id; GROUP and CLIENT_METRICS by name (without any
 Version notes: v3 adds types and documentation (KIP-569); v4 is flexible.
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist; INVALID_TOPIC_EXCEPTION for an illegal name;
-INVALID_REQUEST for another broker's id, an empty group or subscription name, an unknown resource type, or resources
-beyond the first `DESCRIBED_MAX` configs.
+INVALID_REQUEST for another broker's id, an empty group or subscription name, resources beyond the first
+`DESCRIBED_MAX` configs, and for every resource if one has an unknown type.
 
 Different from Apache Kafka: a resource named twice is described once. `read_only` is true for every broker key that
 this project cannot change at run time, even if Kafka can. Documentation is our own.
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 #: Why a bound: ten bytes request all configs of a broker, and a group need not exist to be described. This many configs
 #: have 10,000 topics.
 DESCRIBED_MAX: Final = 400_000
-#: A resource of another type is an invalid request, which takes no right.
+#: A resource of another type makes the whole request invalid, which takes no right.
 _DESCRIBED: Final = frozenset(
     {
         ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS,
@@ -69,6 +69,9 @@ def handle(services: Services, request: Request) -> Answer:
 def answer(request: Request, source: ConfigSource, has_topic: Callable[[str], bool], needed: ConfigRights) -> Reply:
     """Describe each requested resource, as `source` knows it; also for controllers."""
     message: DescribeConfigsRequest = request.message
+    for resource in message.resources:
+        if resource.resource_type not in _DESCRIBED:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.resource_type}")
     response = DescribeConfigsResponse()
     described_count = 0
     for (kind, name), resource in {(r.resource_type, r.resource_name): r for r in message.resources}.items():
@@ -76,7 +79,7 @@ def answer(request: Request, source: ConfigSource, has_topic: Callable[[str], bo
         try:
             if described_count >= DESCRIBED_MAX:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {DESCRIBED_MAX} configs are requested at once")
-            if request.access is not None and kind in _DESCRIBED:
+            if request.access is not None:
                 needed.require(request.access, kind, name)
             wanted = set(resource.configuration_keys or ())
             entries = _entries(source, has_topic, resource)
@@ -111,10 +114,8 @@ def _entries(source: ConfigSource, has_topic: Callable[[str], bool], resource: D
     if kind == ResourceType.GROUP:
         _require(name, "Group name must not be empty")
         return describer.group(name)
-    if kind == ResourceType.CLIENT_METRICS:
-        _require(name, "Client metrics subscription name must not be empty")
-        return describer.client_metrics(name)
-    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    _require(name, "Client metrics subscription name must not be empty")
+    return describer.client_metrics(name)
 
 
 def _require(name: str, message: str) -> None:

@@ -1,8 +1,8 @@
 """ListConfigResources: v0-v1.
 
 Behaviour: names the resources that have, or may have, configs. v0 (formerly ListClientMetricsResources) lists client
-metrics subscriptions. v1 lists the requested types, or all: topics, brokers, loggers (by broker), groups with settings,
-subscriptions.
+metrics subscriptions. v1 lists the requested types, or all: topics, registered brokers, loggers (by broker), groups
+with settings, subscriptions.
 
 Version notes: v1 adds the types (KIP-1142).
 
@@ -59,7 +59,8 @@ def _names(services: Services, request: Request, type_: int) -> list[str]:
     if type_ == ResourceType.TOPIC:
         return sorted(snapshot.topics)
     if type_ in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        return [str(node.id) for node in snapshot.nodes(request.listener_name)]
+        nodes = snapshot.nodes(request.listener_name) + snapshot.fenced_nodes(request.listener_name)
+        return [str(node.id) for node in sorted(nodes)]
     return services.dynamic_config.names(type_)
 
 

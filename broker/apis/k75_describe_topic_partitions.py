@@ -128,7 +128,7 @@ def _partition(p: PartitionInfo, alive: set[int]) -> DescribeTopicPartitionsResp
         isr_nodes=list(p.isr),
         eligible_leader_replicas=list(p.elr),
         last_known_elr=list(p.last_known_elr),
-        offline_replicas=[r for r in p.replicas if r not in alive],
+        offline_replicas=p.offline_for(alive),
     )
 
 

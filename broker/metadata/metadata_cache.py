@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -88,9 +88,13 @@ class PartitionInfo(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
-    offline_replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]  # on brokers that are not live, or in failed log directories
     elr: tuple[int, ...] = ()  # the eligible leader replicas (KIP-966)
     last_known_elr: tuple[int, ...] = ()
+
+    def offline_for(self, reachable: Container[int]) -> list[int]:
+        """Return the replicas that are offline for a client that can reach these brokers."""
+        return [r for r in self.replicas if r not in reachable or r in self.offline_replicas]
 
 
 class TopicInfo(NamedTuple):

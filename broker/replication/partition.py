@@ -254,7 +254,7 @@ class Partition:
         """
         with self._lock:
             log = self.leader_log()
-            if not log.config.delete:
+            if log.config.compact and not log.config.delete:
                 raise ApiError(
                     ErrorCode.POLICY_VIOLATION,
                     f"Records of partition {self.tp} can not be deleted due to the configured policy",

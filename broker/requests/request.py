@@ -110,6 +110,11 @@ class RequestContext:
     checksum: int = 0  # of a forwarded request and its principal
     epoch: int = -1  # of the controller when a forwarded request came
 
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether a broker has forwarded the request to this controller."""
+        return self.epoch != -1
+
     def with_principal(self, principal: str) -> RequestContext:
         """Return the same of a client that has authenticated."""
         return RequestContext(

@@ -114,7 +114,7 @@ def check_incremental(
         change_loggers(dynamic.broker_id, resource, validate_only)
         return OK
     if resource.resource_type == ResourceType.BROKER:
-        current = dict(dynamic.overrides(ResourceType.BROKER, resource.resource_name))
+        current = dynamic.usable_overrides(resource.resource_name)
         _check_broker(dynamic, resource.resource_name, _next_broker_texts(current, resource.configs))
     elif resource.resource_type not in _FORWARDED:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
@@ -199,7 +199,7 @@ def _check_logger_change(change: wire.AlterableConfig, known: set[str]) -> None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
     if change.config_operation == Operation.DELETE and change.name == ROOT_LOGGER:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Removing the log level of the {ROOT_LOGGER} logger is not allowed")
-    if change.config_operation == Operation.SET and (change.value or "").upper() not in logs.LEVELS:
+    if change.config_operation == Operation.SET and change.value not in logs.LEVELS:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "

@@ -100,7 +100,11 @@ class ConfigDescriber:
     def topic(self, name: str) -> list[Entry]:
         """Return every config of a topic."""
         topic = self._dynamic.topic_config(name)
-        return [self._overridable(key, topic, Source.TOPIC) for key in TOPIC_KEYS.values()]
+        return [
+            self._overridable(key, topic, Source.TOPIC)
+            for key in TOPIC_KEYS.values()
+            if not key.internal or key.name in topic.overrides
+        ]
 
     def group(self, name: str) -> list[Entry]:
         """Return every config of a group."""

@@ -246,15 +246,32 @@ class DynamicConfig:
     def check_broker_change(self, name: str, wanted: Mapping[str, str]) -> None:
         """Raise ConfigError unless the broker resource `name` ("" for all brokers) may have these configs."""
         for key_name, text in wanted.items():
-            key = broker_row(key_name)
-            self._check_key(key, key_name, per_broker=name != ALL_BROKERS)
-            if key is not None:
-                key.parse(text)
-        cluster = wanted if name == ALL_BROKERS else self.cluster_overrides()
-        own = self.broker_overrides() if name == ALL_BROKERS else wanted
+            self._check_broker_text(name, key_name, text)
+        cluster = wanted if name == ALL_BROKERS else self.usable_overrides(ALL_BROKERS)
+        own = self.usable_overrides(str(self.broker_id)) if name == ALL_BROKERS else wanted
         changed = self._file.with_overrides(self._live({**cluster, **own}))
         for check in self._checks:
             check(changed)
+
+    def usable_overrides(self, name: str) -> dict[str, str]:
+        """Return the configs of a broker resource, without those that `check_broker_change` would refuse by themselves.
+
+        A controller may have accepted such ones from an administrator; they must not block other changes.
+        """
+        found = {}
+        for key_name, text in self.overrides(ResourceType.BROKER, name).items():
+            try:
+                self._check_broker_text(name, key_name, text)
+            except ConfigError:
+                continue
+            found[key_name] = text
+        return found
+
+    def _check_broker_text(self, name: str, key_name: str, text: str) -> None:
+        key = broker_row(key_name)
+        self._check_key(key, key_name, per_broker=name != ALL_BROKERS)
+        if key is not None:
+            key.parse(text)
 
     def _concerns_broker(self, resource: Resource) -> bool:
         return resource.type == ResourceType.BROKER and resource.name in (ALL_BROKERS, str(self._file.node_id))

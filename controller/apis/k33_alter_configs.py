@@ -24,7 +24,14 @@ RIGHTS: Final = ConfigRights(rights.REPLACE_TOPIC_CONFIGS, rights.REPLACE_CLUSTE
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
     message, check = request.message, check_resources(request.access, RIGHTS)
-    return decide_once(services, request, "legacyAlterConfigs", lambda view: alter_configs(view, message, check), same)
+    is_forwarded = request.context.is_forwarded
+    return decide_once(
+        services,
+        request,
+        "legacyAlterConfigs",
+        lambda view: alter_configs(view, message, check, is_forwarded=is_forwarded),
+        same,
+    )
 
 
 API = Api(33, "AlterConfigs", (0, 2), handle, is_forwarded=True)

@@ -47,8 +47,13 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         response.responses += changed
         return response
 
+    is_forwarded = request.context.is_forwarded
     return decide_once(
-        services, request, "incrementalAlterConfigs", lambda view: incremental_alter_configs(view, rest, check), answer
+        services,
+        request,
+        "incrementalAlterConfigs",
+        lambda view: incremental_alter_configs(view, rest, check, is_forwarded=is_forwarded),
+        answer,
     )
 
 

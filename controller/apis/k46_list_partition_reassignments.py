@@ -21,7 +21,6 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         "listPartitionReassignments",
         lambda view: Decision([], list_reassignments(view.image, message)),
         same,
-        message.timeout_ms,
     )
 
 

@@ -3,7 +3,8 @@
 Behaviour: changes finalized feature levels, all of a request or none. Brokers receive them with the next push.
 kraft.version 1 makes static voters dynamic ones (KIP-853): all of them must run a release that supports it.
 
-Version notes: v1 (KIP-584) validate_only, upgrade types; v2: one result for the whole request.
+Version notes: v0 only raises levels, since Kafka's controller ignores allow_downgrade; v1 (KIP-584) validate_only,
+upgrade types; v2: one result for the whole request.
 
 Errors: INVALID_UPDATE_VERSION.
 """
@@ -20,16 +21,9 @@ from barnabas.controller.raft.client.interface import RaftClient
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
-    message, version = request.message, request.version
+    message = request.message
     kraft = None if services.raft is None else _KRaftVersion(services, services.raft)
-    return decide_once(
-        services,
-        request,
-        "updateFeatures",
-        lambda view: update_features(view, message, version, kraft),
-        same,
-        message.timeout_ms,
-    )
+    return decide_once(services, request, "updateFeatures", lambda view: update_features(view, message, kraft), same)
 
 
 class _KRaftVersion:

@@ -9,6 +9,8 @@ Rules
 5. With eligible leader replicas (KIP-966), controller and leaders must agree about `min.insync.replicas`. So every
    broker has the value of the cluster: that cannot be removed, and a single broker cannot have another. A change clears
    the ELRs, since they hold for the former value. A partition without a leader then waits for the last one.
+6. A controller that is asked directly only takes back cordoned log directories (KIP-1066). `is_forwarded`: a broker has
+   checked the request.
 
 Threads: none; pure.
 
@@ -33,7 +35,7 @@ from barnabas.config.resources.client_metrics import (
     ClientMetricsConfig,
     parse_match,
 )
-from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, Key, Type
+from barnabas.config.table.keys import BROKER_KEYS, TOPIC_KEYS, Key, Type
 from barnabas.controller.decision import (
     MIN_INSYNC_REPLICAS,
     Decision,
@@ -71,6 +73,8 @@ DYNAMIC_TOPIC_CONFIG: Final = 1
 DYNAMIC_DEFAULT_BROKER_CONFIG: Final = 3
 STATIC_BROKER_CONFIG: Final = 4
 DEFAULT_CONFIG: Final = 5
+
+CORDONED: Final = "cordoned.log.dirs"
 
 _KNOWN_TYPES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 #: The bound of one request. Why more than the bound of records: AlterConfigs also names unchanged entries.
@@ -121,6 +125,7 @@ class EffectiveConfigs:
         return [
             one._replace(value=overrides[one.name], source=DYNAMIC_TOPIC_CONFIG) if one.name in overrides else one
             for one in self._defaults
+            if one.name in overrides or not TOPIC_KEYS[one.name].internal
         ]
 
 
@@ -145,12 +150,13 @@ def anything(_resource: ConfigKey) -> None:
 
 
 def incremental_alter_configs(
-    view: View, request: wire.IncrementalAlterConfigsRequest, check: Check = anything
+    view: View, request: wire.IncrementalAlterConfigsRequest, check: Check = anything, *, is_forwarded: bool = True
 ) -> Decision[wire.IncrementalAlterConfigsResponse]:
     """Apply SET, DELETE, APPEND and SUBTRACT to each resource (rule 1)."""
 
     def changed(resource: ConfigKey, named: wire.AlterConfigsResource) -> list[ConfigRecord]:
-        return _incremental_records(view, resource, [(c.name, c.config_operation, c.value) for c in named.configs])
+        operations = [(c.name, c.config_operation, c.value) for c in named.configs]
+        return _incremental_records(view, resource, operations, is_forwarded=is_forwarded)
 
     records, failures = _alter(view, request.resources, changed, check)
     responses = [
@@ -167,12 +173,12 @@ def incremental_alter_configs(
 
 
 def alter_configs(
-    view: View, request: legacy_wire.AlterConfigsRequest, check: Check = anything
+    view: View, request: legacy_wire.AlterConfigsRequest, check: Check = anything, *, is_forwarded: bool = True
 ) -> Decision[legacy_wire.AlterConfigsResponse]:
     """Replace all configs of each resource (rule 1)."""
 
     def changed(resource: ConfigKey, named: legacy_wire.AlterConfigsResource) -> list[ConfigRecord]:
-        return _replacing_records(view, resource, {c.name: c.value for c in named.configs})
+        return _replacing_records(view, resource, {c.name: c.value for c in named.configs}, is_forwarded=is_forwarded)
 
     records, failures = _alter(view, request.resources, changed, check)
     responses = [
@@ -259,14 +265,14 @@ def _resources(resources: Iterable[N]) -> list[tuple[ConfigKey, N, Failure | Non
 
 
 def _incremental_records(
-    view: View, resource: ConfigKey, operations: Sequence[tuple[str, int, str | None]]
+    view: View, resource: ConfigKey, operations: Sequence[tuple[str, int, str | None]], *, is_forwarded: bool
 ) -> list[ConfigRecord]:
     _check_operations(operations)
     current = view.image.configs.get(resource, {})
     changes: dict[str, str | None] = {}
     for name, operation, value in operations:
         changes[name] = _next_value(resource, name, operation, value, current.get(name))
-    return _changed_records(view, resource, current, changes)
+    return _changed_records(view, resource, current, changes, is_forwarded=is_forwarded)
 
 
 def _check_operations(operations: Sequence[tuple[str, int, str | None]]) -> None:
@@ -298,18 +304,18 @@ def _next_value(resource: ConfigKey, name: str, operation: int, value: str | Non
 
 
 def _list_key(resource: ConfigKey, name: str) -> Key | None:
-    """Return the row of a key whose value is a list; None for other keys."""
-    tables = {
-        TOPIC_RESOURCE: TOPIC_KEYS,
-        BROKER_RESOURCE: BROKER_KEYS,
-        GROUP_RESOURCE: GROUP_KEYS,
-        CLIENT_METRICS_RESOURCE: CLIENT_METRICS_KEYS,
-    }
+    """Return the row of a topic's or broker's key whose value is a list; None for other keys.
+
+    Lists of groups and of client metrics only change as a whole: Kafka's KafkaConfigSchema does not have them.
+    """
+    tables = {TOPIC_RESOURCE: TOPIC_KEYS, BROKER_RESOURCE: BROKER_KEYS}
     key = tables.get(resource.type, {}).get(name)
     return key if key is not None and key.type is Type.LIST else None
 
 
-def _replacing_records(view: View, resource: ConfigKey, wanted: Mapping[str, str | None]) -> list[ConfigRecord]:
+def _replacing_records(
+    view: View, resource: ConfigKey, wanted: Mapping[str, str | None], *, is_forwarded: bool
+) -> list[ConfigRecord]:
     nulls = [name for name, value in wanted.items() if value is None]
     if nulls:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
@@ -317,7 +323,7 @@ def _replacing_records(view: View, resource: ConfigKey, wanted: Mapping[str, str
     changes = dict(wanted)
     unnamed = {name: None for name in current if name not in wanted}
     changes.update(unnamed)
-    return _changed_records(view, resource, current, changes, unnamed)
+    return _changed_records(view, resource, current, changes, unnamed, is_forwarded=is_forwarded)
 
 
 def _changed_records(
@@ -326,10 +332,14 @@ def _changed_records(
     current: Mapping[str, str],
     changes: Mapping[str, str | None],
     unnamed: Collection[str] = (),
+    *,
+    is_forwarded: bool,
 ) -> list[ConfigRecord]:
     """Return the records of valid changes; raises ApiError. `unnamed` are those that the request does not name."""
     if resource.type == BROKER_RESOURCE and view.image.has_elr and MIN_INSYNC_REPLICAS in changes:
         _check_min_isr(resource.name, changes[MIN_INSYNC_REPLICAS])
+    if resource.type == BROKER_RESOURCE and CORDONED in changes:
+        _check_cordoned(view.image, current.get(CORDONED), changes[CORDONED], is_forwarded=is_forwarded)
     after = {**current, **{name: value for name, value in changes.items() if value is not None}}
     for name, value in changes.items():
         if value is None:
@@ -411,6 +421,30 @@ def _check_min_isr(broker_name: str, value: str | None) -> None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
         )
+
+
+def _check_cordoned(image: Image, current: str | None, value: str | None, *, is_forwarded: bool) -> None:
+    """Raise INVALID_CONFIG for cordoned log directories that the log cannot have, or that no broker has checked.
+
+    A controller does not know the paths of a broker's directories, so without the broker it only takes some back.
+    """
+    if not image.can_cordon:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0",
+        )
+    if is_forwarded or not (value or "").strip():
+        return
+    if not _directories(value) <= _directories(current):
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"When updating {CORDONED} via controllers,  the new value must be a subset of the current configuration "
+            "value.",
+        )
+
+
+def _directories(text: str | None) -> set[str]:
+    return {part.strip() for part in (text or "").split(",")}
 
 
 def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:

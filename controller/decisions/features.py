@@ -46,7 +46,6 @@ class KRaftVersionAccess(Protocol):
 def update_features(
     view: View,
     request: wire.UpdateFeaturesRequest,
-    version: int,
     kraft: KRaftVersionAccess | None = None,
 ) -> Decision[wire.UpdateFeaturesResponse]:
     """Set the requested levels, unless one is invalid; with validate_only write nothing.
@@ -56,7 +55,7 @@ def update_features(
     check_item_count(len(request.feature_updates))
     proposed = {**view.image.features, **{u.feature: u.max_version_level for u in request.feature_updates}}
     for update in request.feature_updates:
-        message = _reason_against(view, update, version, kraft, proposed)
+        message = _reason_against(view, update, kraft, proposed)
         if message is not None:
             return Decision([], _failed(Failure(ErrorCode.INVALID_UPDATE_VERSION, message)))
     needs_elr_safety = any(u.feature == ELR_VERSION and u.max_version_level > 0 for u in request.feature_updates)
@@ -89,7 +88,6 @@ def update_features(
 def _reason_against(
     view: View,
     update: wire.FeatureUpdateKey,
-    version: int,
     kraft: KRaftVersionAccess | None,
     proposed: Mapping[str, int],
 ) -> str | None:
@@ -98,9 +96,7 @@ def _reason_against(
     is_kraft = feature == KRAFT_VERSION_FEATURE and kraft is not None
     if kraft is not None and is_kraft:
         current = kraft.level
-    kind = update.upgrade_type
-    if version == 0:
-        kind = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    kind = update.upgrade_type  # UPGRADE in v0, whose allow_downgrade Kafka's controller ignores too
     reason = _reason_against_kind(kind, level, current, _reason_not_supported(view, feature, level, is_kraft=is_kraft))
     if reason is None and feature == METADATA_VERSION:
         return _reason_against_downgrade(current, level, kind)

@@ -328,6 +328,13 @@ def segment_bytes(broker: TopicBroker) -> None:
     assert found.num_segments == 2
 
 
+def internal_segment_bytes(broker: TopicBroker) -> None:
+    broker.set("internal.segment.bytes", "100000")
+    for _ in range(4):
+        broker.write(b"x" * 60_000)
+    assert broker.log.num_segments == 4
+
+
 def segment_index_bytes(broker: TopicBroker) -> None:
     broker.set("index.interval.bytes", "0")
     broker.set("segment.index.bytes", "80")
@@ -394,6 +401,7 @@ TABLE: dict[str, Callable[[TopicBroker], None] | str] = {
     "flush.ms": flush_ms,
     "follower.replication.throttled.replicas": throttled("follower"),
     "index.interval.bytes": index_interval_bytes,
+    "internal.segment.bytes": internal_segment_bytes,
     "leader.replication.throttled.replicas": throttled("leader"),
     "local.retention.bytes": NO_REMOTE_STORAGE,
     "local.retention.ms": NO_REMOTE_STORAGE,

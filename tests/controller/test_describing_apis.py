@@ -134,6 +134,24 @@ def test_values_that_cannot_be_used_are_left_out() -> None:
     assert configs.topic_config("t").values["retention.ms"] == rig.config.topic_defaults["retention.ms"]
 
 
+def test_a_controller_that_is_asked_directly_only_takes_back_cordoned_directories(asker: Asker) -> None:
+    key, reason = "cordoned.log.dirs", "When updating cordoned.log.dirs via controllers,  the new value must be"
+
+    def change(value: str) -> alter.IncrementalAlterConfigsRequest:
+        config = alter.AlterableConfig(name=key, config_operation=0, value=value)
+        resource = alter.AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name="0", configs=[config])
+        return alter.IncrementalAlterConfigsRequest(resources=[resource])
+
+    refused = set_config(asker, BROKER_RESOURCE, "0", key, "/a")
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert refused.error_message.startswith(reason)
+    assert set_config(asker, BROKER_RESOURCE, "0", key, " ").error_code == 0
+    assert forward(asker, change("/a, /b")).responses[0].error_code == 0
+    assert set_config(asker, BROKER_RESOURCE, "0", key, "/b").error_code == 0
+    assert set_config(asker, BROKER_RESOURCE, "0", key, "/a,/b").error_code == ErrorCode.INVALID_CONFIG
+    assert asker.rig.image.resource_configs(BROKER_RESOURCE, "0") == {key: "/b"}
+
+
 # -- loggers
 
 

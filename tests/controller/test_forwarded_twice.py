@@ -72,7 +72,8 @@ def creation(*names: str, **about: Any) -> create_wire.CreateTopicsRequest:
 
 
 def deletion(*names: str) -> delete_wire.DeleteTopicsRequest:
-    return delete_wire.DeleteTopicsRequest(topics=[delete_wire.DeleteTopicState(name=name) for name in names])
+    topics = [delete_wire.DeleteTopicState(name=name) for name in names]
+    return delete_wire.DeleteTopicsRequest(topics=topics, timeout_ms=1000)
 
 
 def configs(name: str, value: str, operation: int = 0) -> configs_wire.IncrementalAlterConfigsRequest:
@@ -89,7 +90,7 @@ def replacement() -> replace_wire.AlterConfigsRequest:
 
 def more_partitions() -> grow_wire.CreatePartitionsRequest:
     return grow_wire.CreatePartitionsRequest(
-        topics=[grow_wire.CreatePartitionsTopic(name="t", count=3, assignments=None)]
+        topics=[grow_wire.CreatePartitionsTopic(name="t", count=3, assignments=None)], timeout_ms=1000
     )
 
 

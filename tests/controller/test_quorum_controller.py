@@ -245,6 +245,15 @@ def test_an_event_that_waited_too_long_times_out() -> None:
     assert [answer.code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_an_event_without_time_is_never_decided(timeout_ms: int) -> None:
+    rig = Rig()
+    answers: list[ApiError] = []
+    rig.controller.submit("now", lambda _: pytest.fail("decided"), answers.append, answers.append, timeout_ms)
+    rig.controller.loop.step()
+    assert [answer.code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
 def test_producer_ids_need_a_current_epoch() -> None:
     rig = Rig()
     rig.join(0)

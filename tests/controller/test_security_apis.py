@@ -38,7 +38,7 @@ from barnabas.security.image import security_records
 from tests.controller.rig import registration
 from tests.controller.test_any_request import SIZE_PREFIX, Asker
 
-NEWEST = {30: 3, 31: 3, 38: 3, 39: 2, 40: 2, 49: 1, 51: 0}
+NEWEST = {30: 3, 31: 3, 38: 3, 39: 2, 40: 2, 44: 1, 49: 1, 51: 0}
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 

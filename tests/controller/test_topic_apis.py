@@ -66,19 +66,19 @@ def test_partitions_and_deletions_are_charged(asker: Asker) -> None:
     create(asker, BUCKET)
     name = next(t.name for t in asker.rig.image.topics.values() if len(t.partitions) == BUCKET)
     request = grow_wire.CreatePartitionsRequest(
-        topics=[grow_wire.CreatePartitionsTopic(name=name, count=BUCKET + 3, assignments=None)]
+        topics=[grow_wire.CreatePartitionsTopic(name=name, count=BUCKET + 3, assignments=None)], timeout_ms=1000
     )
     response = asker.ask(RequestHeader(37, 3, 7, "c"), request)
     assert [r.error_code for r in response.results] == [0]
     response = asker.ask(RequestHeader(37, 3, 7, "c"), grow_wire.CreatePartitionsRequest(
-        topics=[grow_wire.CreatePartitionsTopic(name=name, count=BUCKET + 4, assignments=None)]
+        topics=[grow_wire.CreatePartitionsTopic(name=name, count=BUCKET + 4, assignments=None)], timeout_ms=1000
     ))  # fmt: skip
     assert ([r.error_code for r in response.results], response.throttle_time_ms) == ([TOO_MUCH], 3_000)
     topics = [delete_wire.DeleteTopicState(name=name)]
-    response = asker.ask(RequestHeader(20, 6, 7, "c"), delete_wire.DeleteTopicsRequest(topics=topics))
+    response = asker.ask(RequestHeader(20, 6, 7, "c"), delete_wire.DeleteTopicsRequest(topics=topics, timeout_ms=1000))
     assert [(r.name, r.error_code) for r in response.responses] == [(name, TOO_MUCH)]
     assert name in asker.rig.image.topic_ids
-    old = delete_wire.DeleteTopicsRequest(topic_names=[name])
+    old = delete_wire.DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
     response = asker.ask(RequestHeader(20, 4, 7, "c"), old)
     assert [(r.name, r.error_code) for r in response.responses] == [(name, 0)]
     assert response.throttle_time_ms == (3 + BUCKET + 3) * 1000

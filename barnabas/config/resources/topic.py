@@ -26,9 +26,7 @@ class TopicConfig(Overridable):
     delete: bool
     max_segment_ms: int
 
-    def __init__(
-        self, defaults: Mapping[str, Any], overrides: Mapping[str, str], internal_segment_bytes: int | None = None
-    ) -> None:
+    def __init__(self, defaults: Mapping[str, Any], overrides: Mapping[str, str]) -> None:
         super().__init__(defaults, overrides)
         values = self.values
         self.compact = "compact" in values["cleanup.policy"]
@@ -36,8 +34,8 @@ class TopicConfig(Overridable):
         self.max_segment_ms = values["segment.ms"]
         if self.compact and values["max.compaction.lag.ms"] > 0:
             self.max_segment_ms = min(self.max_segment_ms, values["max.compaction.lag.ms"])
-        if internal_segment_bytes is not None:
-            self.segment_bytes = internal_segment_bytes
+        if values["internal.segment.bytes"] is not None:
+            self.segment_bytes = values["internal.segment.bytes"]
 
 
 def check_topic(topic: TopicConfig) -> None:

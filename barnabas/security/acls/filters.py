@@ -49,6 +49,17 @@ class AclFilter(NamedTuple):
         """Whether a field has a code that this release does not know, which an API refuses."""
         return not (self.resource_type and self.pattern_type and self.operation and self.permission)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether every field has one value: the filter is then equal to the `rule` of what it selects."""
+        return (
+            self.resource_type is not ResourceType.ANY
+            and self.pattern_type not in (PatternType.ANY, PatternType.MATCH)
+            and None not in (self.resource_name, self.principal, self.host)
+            and self.operation is not AclOperation.ANY
+            and self.permission is not PermissionType.ANY
+        )
+
     def matches(self, acl: AclBinding) -> bool:
         """Return whether an ACL is selected."""
         return (

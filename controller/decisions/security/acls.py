@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.common.ids import ZERO_UUID, random_uuid
-from barnabas.controller.decision import Decision, View, check_batch_size, check_item_count
+from barnabas.controller.decision import Decision, View, check_item_count
 from barnabas.protocol.errors import ApiError, ErrorCode, message_that_fits
 from barnabas.protocol.messages import k30_create_acls as create_wire
 from barnabas.protocol.messages import k31_delete_acls as delete_wire
@@ -28,8 +28,9 @@ from barnabas.security.values import (
     ResourceType,
 )
 
-#: A filter is compared with every ACL.
-FILTERS_MAX: Final = 1_000
+FILTERS_MAX: Final = 100_000
+#: Filters that are compared with every ACL. Exact ones are looked up: tools remove thousands of ACLs, each by its own.
+BROAD_FILTERS_MAX: Final = 1_000
 
 
 def check_authorizer(view: View) -> None:
@@ -110,19 +111,24 @@ def delete_acls(view: View, request: delete_wire.DeleteAclsRequest) -> Decision[
     """Remove every ACL that a filter selects; an ACL that several filters select is in the result of each."""
     check_authorizer(view)
     check_item_count(len(request.filters), FILTERS_MAX)
+    filters = [AclFilter.of_request(wanted) for wanted in request.filters]
+    check_item_count(sum(not chosen.is_exact for chosen in filters), BROAD_FILTERS_MAX)
+    acls = view.image.security.acls.values()
+    by_rule: dict[tuple[object, ...], list[AclBinding]] = {}
+    for acl in acls:
+        by_rule.setdefault(acl.rule, []).append(acl)
     removed: dict[bytes, MetadataRecord] = {}
     results = []
-    for wanted in request.filters:
-        chosen = AclFilter.of_request(wanted)
+    for chosen in filters:
         if chosen.is_unknown:
             is_pattern = not (chosen.resource_type and chosen.pattern_type)
             text = "Unknown patternFilter." if is_pattern else "Unknown entryFilter."
             results.append(delete_wire.DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=text))
             continue
-        matching = [acl for acl in view.image.security.acls.values() if chosen.matches(acl)]
+        matching = by_rule.get(chosen, []) if chosen.is_exact else [acl for acl in acls if chosen.matches(acl)]
         for acl in matching:
             removed[acl.id] = RemoveAccessControlEntryRecord(id=acl.id)
-        check_batch_size(list(removed))
+        check_item_count(len(removed))
         results.append(
             delete_wire.DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for acl in matching])
         )

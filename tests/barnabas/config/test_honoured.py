@@ -34,6 +34,8 @@ ELSEWHERE = {
     "cleanup.policy": "delete",
     # logs read `max_segment_ms`, which is derived from it
     "segment.ms": "max_segment_ms",
+    # logs read `segment_bytes`, which has its value
+    "internal.segment.bytes": "segment_bytes",
     # `listeners_parsed` and other attributes are derived from these
     "listeners": "listeners_parsed",
     "advertised.listeners": "advertised_listeners_parsed",

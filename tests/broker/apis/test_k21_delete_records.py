@@ -42,6 +42,20 @@ def test_records_are_deleted(rig):
     assert outcome(delete(rig, -1)) == (ErrorCode.NONE, 3)
     assert outcome(delete(rig, 4)) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert outcome(delete(rig, 0, topic="__consumer_offsets")) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    assert outcome(delete(rig, 0, topic="__transaction_state")) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [
+        ("compact", ErrorCode.POLICY_VIOLATION),
+        ("compact,delete", ErrorCode.NONE),
+        ("", ErrorCode.NONE),  # records are kept for ever, until someone deletes them
+    ],
+)
+def test_only_a_compacted_log_keeps_its_records(rig, policy, error):
+    rig.manager.partition(TP).log.update_config(rig.config.topic_config({"cleanup.policy": policy}))
+    assert outcome(delete(rig, 1))[0] is error
 
 
 def test_deletion_waits_for_the_followers(rig):

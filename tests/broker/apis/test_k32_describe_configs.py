@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from barnabas.broker.apis.k32_describe_configs import API
+from barnabas.broker.settings.config_describer import Source
 from barnabas.broker.settings.dynamic_config import ResourceType
-from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS
-from barnabas.protocol.errors import ErrorCode
+from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS, Type
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.metadata_records import ConfigRecord
 from tests.broker.apis.config_rig import answer_of, make_services, set_configs
@@ -46,7 +47,7 @@ def places(config: Any) -> list[tuple[str, str | None, int]]:
 @pytest.mark.parametrize(
     ("type_", "name", "keys"),
     [
-        (ResourceType.TOPIC, "a", TOPIC_KEYS),
+        (ResourceType.TOPIC, "a", {name: key for name, key in TOPIC_KEYS.items() if not key.internal}),
         (ResourceType.BROKER, "1", BROKER_KEYS),
         (ResourceType.GROUP, "g", GROUP_KEYS),
     ],
@@ -225,7 +226,6 @@ def test_versions(version: int) -> None:
         (ResourceType.BROKER_LOGGER, "2", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 but received 2"),
         (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
         (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be"),
-        (99, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 99"),
     ],
 )
 def test_errors(type_: int, name: str, code: ErrorCode, message: str) -> None:
@@ -233,6 +233,22 @@ def test_errors(type_: int, name: str, code: ErrorCode, message: str) -> None:
     assert result.error_code == code
     assert message in result.error_message
     assert result.configs == []
+
+
+def test_an_internal_key_is_described_where_it_is_set() -> None:
+    services = make_services()
+    set_configs(services, ResourceType.TOPIC, "a", internal_segment_bytes="16384")
+    (found,) = describe(services, ResourceType.TOPIC, "a", "internal.segment.bytes").configs
+    assert (found.value, found.config_source, found.config_type) == ("16384", Source.TOPIC, Type.INT)
+    assert places(found) == [("internal.segment.bytes", "16384", Source.TOPIC)]
+    assert describe(services, ResourceType.TOPIC, "b", "internal.segment.bytes").configs == []
+
+
+def test_an_unknown_type_makes_the_whole_request_invalid() -> None:
+    resources = [DescribeConfigsResource(resource_type=type_, resource_name="a") for type_ in (ResourceType.TOPIC, 99)]
+    with pytest.raises(ApiError) as refused:
+        answer_of(API, make_services(), DescribeConfigsRequest(resources=resources), 4)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_keys_of_this_project_are_described_too() -> None:

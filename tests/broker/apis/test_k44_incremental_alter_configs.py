@@ -65,6 +65,7 @@ def refusal(services: Any, asked: AlterConfigsResource) -> tuple[int, str | None
         (ResourceType.BROKER_LOGGER, "2", ("root", SET, "INFO"), 42, "Unexpected broker id"),
         (ResourceType.BROKER_LOGGER, "1", ("no.such", SET, "INFO"), 40, "Logger no.such does not exist!"),
         (ResourceType.BROKER_LOGGER, "1", ("root", SET, "LOUD"), 40, "Cannot set the log level of root to LOUD"),
+        (ResourceType.BROKER_LOGGER, "1", ("root", SET, "debug"), 40, "Cannot set the log level of root to debug"),
         (ResourceType.BROKER_LOGGER, "1", ("root", DELETE, None), 42, "Removing the log level of the root logger"),
         (ResourceType.BROKER_LOGGER, "1", ("root", APPEND, "INFO"), 42, "APPEND operation is not allowed for the"),
         (77, "x", ("a", SET, "b"), 42, "Unknown resource type 77"),
@@ -130,6 +131,27 @@ def test_the_rest_is_forwarded_and_the_responses_are_merged(version: int) -> Non
         (ResourceType.BROKER, "1", 42),
         (ResourceType.BROKER, "", 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("owner", "stored", "text"),
+    [
+        ("1", "num.partitions", "5"),  # takes a restart
+        ("1", "log.cleaner.dedupe.buffer.size", "many"),  # not a number
+        ("1", "ssl.keystore.location", "/k"),  # only with the prefix of a listener
+        ("", "listener.name.plaintext.ssl.keystore.location", "/k"),  # only for one broker
+    ],
+)
+def test_an_unusable_setting_that_a_controller_accepted_blocks_no_other_change(
+    owner: str, stored: str, text: str
+) -> None:
+    services = make_services()
+    set_configs(services, ResourceType.BROKER, owner, **{stored: text})
+    for name in ("1", ""):
+        change = resource(ResourceType.BROKER, name, ("log.cleaner.threads", SET, "2"))
+        assert isinstance(API.handle(services, make_request(API, request(change))), Park)
+    again = resource(ResourceType.BROKER, owner, (stored, SET, text))
+    assert refusal(services, again)[0] == ErrorCode.INVALID_REQUEST
 
 
 def test_a_controller_that_does_not_answer() -> None:

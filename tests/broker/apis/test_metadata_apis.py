@@ -52,6 +52,13 @@ def test_brokers_and_topics(rig):
     assert (leaderless.replica_nodes, leaderless.offline_replicas) == ([9, 2], [9])
 
 
+def test_a_replica_in_a_failed_log_directory_is_offline_though_its_broker_is_live(rig):
+    rig.answer(rig.update_metadata({"t": [state(1, (1, 2), offline=[2])]}), 8)
+    assert ask(rig, 12, ["t"]).topics[0].partitions[0].offline_replicas == [2]
+    described = rig.answer(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+    assert described.topics[0].partitions[0].offline_replicas == [2]
+
+
 def test_while_no_broker_is_live_those_that_were_last_are_listed(rig):
     for _ in range(2):
         push = rig.update_metadata({"t": [state(-1, (1, 2), leader_epoch=1, partition_epoch=1)]})

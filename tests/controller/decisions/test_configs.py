@@ -21,6 +21,7 @@ from barnabas.controller.image import (
     CLIENT_METRICS_RESOURCE,
     ELR_VERSION,
     GROUP_RESOURCE,
+    METADATA_VERSION,
     TOPIC_RESOURCE,
 )
 from barnabas.protocol.errors import ErrorCode
@@ -212,10 +213,15 @@ def test_client_metrics_that_no_client_could_obey(
     assert (outcome[1] or "").startswith(message)
 
 
-def test_lists_of_client_metrics_grow(rig: Rig) -> None:
-    assert alter(rig, ("match", SET, "client_id=a"), kind=CLIENT_METRICS_RESOURCE, name="m") == OK
-    assert alter(rig, ("match", APPEND, "client_software_name=b"), kind=CLIENT_METRICS_RESOURCE, name="m") == OK
-    assert configs(rig, CLIENT_METRICS_RESOURCE, "m") == {"match": "client_id=a,client_software_name=b"}
+@pytest.mark.parametrize(("operation", "verb"), [(APPEND, "APPEND"), (SUBTRACT, "SUBTRACT")])
+@pytest.mark.parametrize(
+    ("kind", "key"), [(CLIENT_METRICS_RESOURCE, "match"), (GROUP_RESOURCE, "streams.num.standby.replicas")]
+)
+def test_only_lists_of_topics_and_brokers_change_by_parts(
+    rig: Rig, kind: int, key: str, operation: int, verb: str
+) -> None:
+    reason = f"Can't {verb} to key {key} because its type is not LIST."
+    assert alter(rig, (key, operation, "client_id=a"), kind=kind, name="m") == (ErrorCode.INVALID_CONFIG, reason)
 
 
 def test_a_resource_named_twice_is_refused(rig: Rig) -> None:
@@ -233,6 +239,14 @@ def test_the_sources_of_a_topics_configs() -> None:
     assert (found["retention.ms"].value, found["retention.ms"].source) == ("5", 3)
     assert (found["segment.bytes"].value, found["segment.bytes"].source) == ("1048577", 4)
     assert (found["max.message.bytes"].value, found["max.message.bytes"].source) == ("1048588", 5)
+
+
+def test_an_internal_key_is_reported_where_it_is_set(rig: Rig) -> None:
+    assert alter(rig, ("internal.segment.bytes", SET, "16384")) == OK
+    effective = EffectiveConfigs(rig.controller.view())
+    found = {c.name: c for c in effective.of(configs(rig))}
+    assert (found["internal.segment.bytes"].value, found["internal.segment.bytes"].source) == ("16384", 1)
+    assert "internal.segment.bytes" not in [c.name for c in effective.of({})]
 
 
 # -- min.insync.replicas with eligible leader replicas (rule 5)
@@ -284,3 +298,17 @@ def test_min_isr_is_the_same_on_all_brokers(eligible: Rig) -> None:
     assert alter(eligible, (MIN_ISR, DELETE, None), kind=BROKER_RESOURCE, name="") == of_all
     assert replace(eligible, {"log.retention.ms": "1"}, kind=BROKER_RESOURCE, name="") == of_all
     assert alter(eligible, (MIN_ISR, SET, "2"), kind=BROKER_RESOURCE, name="") == OK
+
+
+# -- cordoned.log.dirs (rule 6)
+
+
+def test_an_older_cluster_has_no_cordoned_directories(rig: Rig) -> None:
+    reason = "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+    refused = (ErrorCode.INVALID_CONFIG, reason)
+    assert replace(rig, {"cordoned.log.dirs": "/a"}, kind=BROKER_RESOURCE, name="0") == OK
+    rig.decide(lambda _view: Decision([FeatureLevelRecord(name=METADATA_VERSION, feature_level=29)], None))
+    for change in (("cordoned.log.dirs", SET, "/a"), ("cordoned.log.dirs", DELETE, None)):
+        assert alter(rig, change, kind=BROKER_RESOURCE, name="0") == refused
+    assert replace(rig, {}, kind=BROKER_RESOURCE, name="0") == refused
+    assert alter(rig, ("log.cleaner.threads", SET, "2"), kind=BROKER_RESOURCE, name="0") == OK

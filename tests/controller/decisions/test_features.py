@@ -24,7 +24,7 @@ def rig() -> Rig:
     return rig
 
 
-def update(rig: Rig, *levels: tuple[str, int, int], version: int = 2, **fields: Any) -> wire.UpdateFeaturesResponse:
+def update(rig: Rig, *levels: tuple[str, int, int], **fields: Any) -> wire.UpdateFeaturesResponse:
     request = wire.UpdateFeaturesRequest(
         feature_updates=[
             wire.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
@@ -32,7 +32,7 @@ def update(rig: Rig, *levels: tuple[str, int, int], version: int = 2, **fields: 
         ],
         **fields,
     )
-    return rig.decide(lambda view: update_features(view, request, version))
+    return rig.decide(lambda view: update_features(view, request))
 
 
 def test_levels_rise_and_an_explicit_downgrade_lowers_them(rig: Rig) -> None:
@@ -69,13 +69,14 @@ def test_a_lower_level_is_not_newer(rig: Rig) -> None:
     assert "newer" in update(rig, (TRANSACTIONS, 1, SAFE_DOWNGRADE)).error_message
 
 
-def test_version_0_requests_a_downgrade_by_a_flag(rig: Rig) -> None:
-    assert update(rig, (TRANSACTIONS, 1, UPGRADE), version=0).error_code == ErrorCode.INVALID_UPDATE_VERSION
-    request = wire.UpdateFeaturesRequest(
+def test_version_0_lowers_no_level(rig: Rig) -> None:
+    sent = wire.UpdateFeaturesRequest(
         feature_updates=[wire.FeatureUpdateKey(feature=TRANSACTIONS, max_version_level=1, allow_downgrade=True)]
     )
-    assert not rig.decide(lambda view: update_features(view, request, 0)).error_code
-    assert rig.image.features[TRANSACTIONS] == 1
+    request = wire.UpdateFeaturesRequest.decode(sent.encode(0), 0)
+    response = rig.decide(lambda view: update_features(view, request))
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert rig.image.features[TRANSACTIONS] == 2
 
 
 def test_validate_only_changes_nothing(rig: Rig) -> None:
@@ -105,7 +106,7 @@ def test_of_two_levels_of_kraft_version_the_last_one_counts(rig: Rig) -> None:
         wire.FeatureUpdateKey(feature="kraft.version", max_version_level=n, upgrade_type=UPGRADE) for n in (1, 0)
     ]
     request = wire.UpdateFeaturesRequest(feature_updates=updates)
-    response = rig.decide(lambda view: update_features(view, request, 2, kraft))
+    response = rig.decide(lambda view: update_features(view, request, kraft))
     assert (response.error_code, kraft.asked, kraft.level) == (0, [0], 0)
 
 

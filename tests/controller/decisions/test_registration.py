@@ -300,7 +300,7 @@ def test_a_controller_must_support_a_new_feature_level() -> None:
     rig.decide(lambda view: register_controller(view, request))
     update = features_wire.FeatureUpdateKey(feature=limited.name, max_version_level=0, upgrade_type=2)
     message = features_wire.UpdateFeaturesRequest(feature_updates=[update])
-    response = rig.decide(lambda view: update_features(view, message, 2))
+    response = rig.decide(lambda view: update_features(view, message))
     assert "Controller 101 only supports versions 1" in response.error_message
 
 

@@ -87,7 +87,7 @@ def test_an_older_cluster_starts_and_can_be_upgraded() -> None:
     assert rig.image.brokers[0].cordoned_log_dirs == ()
     update = update_wire.FeatureUpdateKey(feature="metadata.version", max_version_level=30, upgrade_type=1)
     request = update_wire.UpdateFeaturesRequest(feature_updates=[update])
-    assert rig.decide(lambda view: update_features(view, request, 1)).error_code == 0
+    assert rig.decide(lambda view: update_features(view, request)).error_code == 0
     cordon(rig)
     assert rig.image.brokers[0].cordoned_log_dirs == (DIRS[1],)
     again = rig.restart()

@@ -465,7 +465,7 @@ def pushed(request: Any, offset: int = PUSH_OFFSET) -> Any:
     return request
 
 
-def state(leader: int, replicas: Iterable[int] = (1,), isr: Iterable[int] | None = None, **more: int) -> dict[str, Any]:
+def state(leader: int, replicas: Iterable[int] = (1,), isr: Iterable[int] | None = None, **more: Any) -> dict[str, Any]:
     """A partition's state; epochs are 0 unless given."""
     replicas = list(replicas)
     return {
@@ -499,6 +499,7 @@ def _metadata_state(index: int, s: dict[str, Any]) -> metadata_wire.UpdateMetada
         zk_version=s["partition_epoch"],
         isr=s["isr"],
         replicas=s["replicas"],
+        offline_replicas=s.get("offline", []),
     )
 
 

@@ -44,7 +44,10 @@ def test_topics_with_the_same_overrides_share_a_config() -> None:
 
 
 def test_small_segments_for_tests() -> None:
-    assert Config.from_properties({"internal.segment.bytes": "500"}).topic_config().segment_bytes == 500
+    config = Config.from_properties({"internal.segment.bytes": "500"})
+    assert config.topic_config({"segment.bytes": "2000000"}).segment_bytes == 500
+    assert config.topic_config({"internal.segment.bytes": "16384"}).segment_bytes == 16384
+    assert CONFIG.validate_topic({"internal.segment.bytes": "1"}).segment_bytes == 1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.security.acls.filters import AclFilter
-from barnabas.security.values import AclOperation, PatternType, PermissionType, ResourceType
+from barnabas.security.values import AclBinding, AclOperation, PatternType, PermissionType, ResourceType
 from tests.barnabas.security.acls.naive import DENY, PREFIXED, acl
 
 TOPIC, READ = ResourceType.TOPIC, AclOperation.READ
@@ -46,3 +46,13 @@ def test_an_unknown_code_is_seen() -> None:
     assert AclFilter(pattern_type=PatternType.UNKNOWN).is_unknown
     assert AclFilter(operation=AclOperation.UNKNOWN).is_unknown
     assert AclFilter(permission=PermissionType.UNKNOWN).is_unknown
+
+
+@pytest.mark.parametrize("given", ALL)
+def test_an_exact_filter_is_equal_to_the_rule_that_it_selects(given: AclBinding) -> None:
+    exact = AclFilter(*given.rule)
+    assert exact.is_exact
+    assert [acl for acl in ALL if exact.matches(acl)] == [acl for acl in ALL if acl.rule == exact] == [given]
+    for field, default in AclFilter._field_defaults.items():
+        assert not exact._replace(**{field: default}).is_exact
+    assert not exact._replace(pattern_type=PatternType.MATCH).is_exact

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.controller.decisions.security.acls import FILTERS_MAX, create_acls, delete_acls
+from barnabas.controller.decisions.security.acls import BROAD_FILTERS_MAX, FILTERS_MAX, create_acls, delete_acls
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k30_create_acls as create_wire
 from barnabas.protocol.messages import k31_delete_acls as delete_wire
@@ -50,6 +50,19 @@ def chosen(**fields: Any) -> delete_wire.DeleteAclsFilter:
         "permission_type": PermissionType.ANY,
     }
     return delete_wire.DeleteAclsFilter(**{**values, **fields})
+
+
+def exact(name: str) -> delete_wire.DeleteAclsFilter:
+    """The filter of what `creation` creates for a topic."""
+    return chosen(
+        resource_type_filter=ResourceType.TOPIC,
+        resource_name_filter=name,
+        pattern_type_filter=PatternType.LITERAL,
+        principal_filter="User:alice",
+        host_filter="*",
+        operation=AclOperation.READ,
+        permission_type=PermissionType.ALLOW,
+    )
 
 
 def delete(rig: Rig, *filters: delete_wire.DeleteAclsFilter) -> Any:
@@ -122,6 +135,16 @@ def test_filters_select_what_is_removed() -> None:
     assert unknown.error_message == "Unknown patternFilter."
 
 
+def test_thousands_of_acls_are_removed_by_as_many_exact_filters() -> None:
+    rig, topics = make_rig(), [f"t{number}" for number in range(3_000)]
+    create(rig, *[creation(resource_name=name) for name in topics], creation(resource_name="other"))
+    results = delete(rig, *map(exact, topics), exact("t0"), exact("missing"))
+    assert [[acl.resource_name for acl in each.matching_acls] for each in results] == [
+        *([name] for name in topics), ["t0"], []
+    ]  # fmt: skip
+    assert names(rig) == ["other"]
+
+
 def test_without_an_authorizer_both_are_refused() -> None:
     rig = Rig()
     for attempt in (lambda: create(rig, creation()), lambda: delete(rig, chosen())):
@@ -134,7 +157,8 @@ def test_a_request_is_bounded() -> None:
     rig = make_rig()
     for attempt in (
         lambda: create(rig, *[creation()] * 10_001),
-        lambda: delete(rig, *[chosen()] * (FILTERS_MAX + 1)),
+        lambda: delete(rig, *[chosen()] * (BROAD_FILTERS_MAX + 1)),
+        lambda: delete(rig, *[exact("t")] * (FILTERS_MAX + 1)),
     ):
         with pytest.raises(ApiError) as caught:
             attempt()
