@@ -353,6 +353,7 @@ class Acceptor:
             if not self._is_running:
                 self._drop(accepted.sock, accepted.address)
                 return
+            processor = self.next_processor()  # Why another: this one may have ended
         self._blocked.mark(self._clock.monotonic_ns() - started_ns)
 
     def _drop(self, sock: socket.socket, address: str) -> None:

@@ -37,6 +37,7 @@ Source: Kafka's SocketServer.Processor, Selector (4.3).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 from collections import deque
@@ -738,8 +739,9 @@ class Processor:
 
     def _close_all(self) -> None:
         self._has_ended = True  # Why first: what is offered from now on is taken here, or back by its owner
-        while not self.inbox.empty():
-            self._register(self.inbox.get_nowait())
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._register(self.inbox.get_nowait())
         if self._steps is not None:
             for accepted in self._steps.take_accepted():
                 self._connections.open(accepted)

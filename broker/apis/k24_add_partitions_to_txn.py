@@ -86,7 +86,7 @@ def _handle_one(
     errors = {tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for tp in partitions if snapshot.partition(tp) is None}
     if version < FROM_BROKERS_FROM:  # no client may write to internal topics
         names = [topic.name for topic in transaction.topics if topic.name not in INTERNAL_TOPICS]
-        allowed = names if access is None else access.allowed(rights.ADD_PARTITIONS_TOPIC, names)
+        allowed = set(names) if access is None else access.allowed(rights.ADD_PARTITIONS_TOPIC, names)
         errors |= {tp: rights.ADD_PARTITIONS_TOPIC.error for tp in partitions if tp.topic not in allowed}
     if errors:
         done({tp: errors.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions})

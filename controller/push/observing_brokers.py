@@ -34,8 +34,10 @@ def observing_brokers(
     found = []
     for broker in controller.committed_image.brokers.values():
         age_ms = max(0, controller.sessions.contact_age_ms(broker.id, now_ms))
-        if broker.id not in others and age_ms <= SILENT_MS:
-            applied = _applied_offset(controller, broker)
+        applied = _applied_offset(controller, broker)
+        # Why the second: at a failover each broker gets a new session, also one that has been gone for long.
+        is_gone = age_ms > SILENT_MS or (broker.is_fenced and applied < 0)
+        if broker.id not in others and not is_gone:
             is_behind = applied < controller.pushed_offset
             behind_ms = controller.sessions.behind_ms(broker.id, now_ms) if is_behind else age_ms
             found.append(

@@ -264,3 +264,32 @@ def test_a_processor_that_has_ended_takes_nothing_over() -> None:
             assert not ended.offer(Accepted(sock, "127.0.0.1", 1))
             assert ended.inbox.empty()
             assert client.heartbeat("ok") == ErrorCode.NONE
+
+
+class Inbox:
+    """A processor that takes a connection over, or, since it has ended, takes none."""
+
+    def __init__(self, has_ended: bool) -> None:
+        self.has_ended = has_ended
+        self.taken: list[Accepted] = []
+
+    def offer(self, accepted: Accepted, timeout_s: float = 0) -> bool:
+        if not self.has_ended:
+            self.taken.append(accepted)
+        return not self.has_ended
+
+
+def test_a_connection_does_not_wait_for_a_processor_that_has_ended() -> None:
+    clock = SystemClock()
+    ended, other = Inbox(True), Inbox(False)
+    inboxes: list[Any] = [other]
+    server = net.listen("127.0.0.1", 0, 5)
+    acceptor = Acceptor(server, "PLAINTEXT", "PLAINTEXT", ConnectionQuotas(clock), clock, Meter(), inboxes.pop)
+    acceptor.resize(1)
+    with socket.socket() as sock:
+        accepted = Accepted(sock, "127.0.0.1", 1)
+        waiting: Any = ended
+        acceptor._wait_for_inbox(waiting, accepted)
+        assert other.taken == [accepted]
+    acceptor.begin_shutdown()
+    acceptor.join()

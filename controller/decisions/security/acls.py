@@ -28,7 +28,7 @@ from barnabas.security.values import (
     ResourceType,
 )
 
-FILTERS_MAX: Final = 100_000
+FILTERS_MAX: Final = 10_000
 #: Filters that are compared with every ACL. Exact ones are looked up: tools remove thousands of ACLs, each by its own.
 BROAD_FILTERS_MAX: Final = 1_000
 

@@ -123,6 +123,19 @@ def test_brokers_verify_partitions_of_many_transactions(rig: TransactionApiRig) 
     assert errors == {"x": NONE, "y": ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 
+def test_no_client_adds_an_internal_topic(rig: TransactionApiRig) -> None:
+    topics = [AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in (GROUP_METADATA_TOPIC, "t")]
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x", v3_and_below_producer_id=PRODUCER_ID, v3_and_below_producer_epoch=0,
+        v3_and_below_topics=topics,
+    )  # fmt: skip
+    answered = rig.ask(request, 3).results_by_topic_v3_and_below
+    assert [topic.results_by_partition[0].partition_error_code for topic in answered] == [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ]
+
+
 def test_the_offsets_partition_is_added(rig: TransactionApiRig) -> None:
     request = AddOffsetsToTxnRequest(transactional_id="x", producer_id=PRODUCER_ID, producer_epoch=0, group_id="g")
     assert rig.ask(request, 3).error_code == NONE

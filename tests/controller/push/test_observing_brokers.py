@@ -58,8 +58,12 @@ def test_an_acknowledged_push_counts_before_the_next_heartbeat() -> None:
 def test_a_broker_that_never_had_everything_says_so() -> None:
     rig = rig_of_two()
     rig.register(2)
+    assert 2 not in observers(rig), "nobody knows whether it is there"
+    rig.heartbeat(2, offset=-1)
+    rig.create("t", [[0]])
+    rig.heartbeat(2, offset=0)
     state = observers(rig)[2]
-    assert (state.log_end_offset, state.last_caught_up_timestamp) == (0, -1)
+    assert (state.log_end_offset, state.last_caught_up_timestamp) == (1, -1)
 
 
 def test_a_broker_that_is_silent_for_long_is_no_observer() -> None:
@@ -72,6 +76,13 @@ def test_a_broker_that_is_silent_for_long_is_no_observer() -> None:
     assert list(observers(rig)) == [1]
 
 
+def test_a_broker_that_was_gone_before_a_failover_is_none_after_it() -> None:
+    rig = rig_of_two()
+    rig.heartbeat(0, want_fence=True)
+    after = rig.restart()
+    assert list(observers(after)) == [1]
+
+
 def test_a_broker_in_the_process_of_a_controller_is_no_observer_of_its_own() -> None:
     assert list(observers(rig_of_two(), 0, 100)) == [1]
 
@@ -81,4 +92,5 @@ def test_the_directory_is_the_first_one() -> None:
     first = bytes([7] * 16)
     request = registration(3, log_dirs=[first, bytes([8] * 16)])
     rig.decide(lambda view: rig.controller.register(view, request))
+    rig.heartbeat(3)
     assert observers(rig)[3].replica_directory_id == first
