@@ -40,6 +40,7 @@ from barnabas.broker.requests.answers import NO_REPLY, Close, Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer, Park
 from barnabas.broker.storage.log.log_types import AppendOrigin
+from barnabas.broker.storage.log.validator import RECORD_ERRORS_MAX
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k00_produce import (
@@ -213,7 +214,18 @@ def _all_safe(awaited: list[Awaited]) -> bool:
 class _Appends:
     """The appends of one request: what they have in common, and what became of them."""
 
-    __slots__ = ("acks", "answered", "awaited", "errors", "guards", "manager", "request", "transactional_id", "version")
+    __slots__ = (
+        "acks",
+        "answered",
+        "awaited",
+        "errors",
+        "errors_left",
+        "guards",
+        "manager",
+        "request",
+        "transactional_id",
+        "version",
+    )
 
     def __init__(self, services: Services, request: Request, message: ProduceRequest, verdict: Verdict) -> None:
         self.manager = services.replica_manager
@@ -225,6 +237,7 @@ class _Appends:
         self.errors = verdict.errors
         self.answered: list[tuple[TopicPartition, PartitionProduceResponse]] = []
         self.awaited: list[Awaited] = []
+        self.errors_left = RECORD_ERRORS_MAX  # of single records, that the response may still name
 
     def append(self, topic: str, index: int, records: memoryview | None) -> PartitionProduceResponse:
         """Append a partition's batch; return its response."""
@@ -249,7 +262,11 @@ class _Appends:
         try:
             info, partition = manager.append_one(tp, checked, required_acks=self.acks, origin=_CLIENT, guard=guard)
         except ApiError as error:
-            return _failed(tp, manager.failed_append(tp, error))
+            failed = manager.failed_append(tp, error)
+            # Why a bound for all together: small requests may have very many batches with very many invalid records.
+            failed.record_errors = told = list(failed.record_errors)[: max(1, self.errors_left)]
+            self.errors_left -= len(told)
+            return _failed(tp, failed)
         request.moved.append(tp)
         response = PartitionProduceResponse(
             index=tp.partition,

@@ -63,6 +63,7 @@ class LogReader:
         aborted: list[AbortedTransaction] | None = None
         try:
             limit = self._limit(isolation)
+            segments = state.segments  # Why after it: the limit lies in them
             found = find(segments, state.recent, fetch_offset, limit, max_bytes, min_one_message=min_one_message)
             if isolation is FetchIsolation.TXN_COMMITTED:
                 aborted = [] if found is None else aborted_transactions(segments, found, fetch_offset, limit.offset)

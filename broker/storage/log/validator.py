@@ -57,6 +57,7 @@ from barnabas.protocol.records.batch import (
     BatchHeader,
     CorruptBatchError,
     LegacyMagicError,
+    Record,
     assemble_batch,
     iter_records_without_headers,
     peek_size,
@@ -71,7 +72,7 @@ from barnabas.protocol.records.compression import CompressionType, DecompressedT
 from barnabas.protocol.records.walk import RecordsSummary, walk_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 RECORD_ERRORS_SHOWN: Final = 3
 RECORD_ERRORS_MAX: Final = 1_000
@@ -177,7 +178,7 @@ class _BatchCheck:
         if origin is _CLIENT or source != target:
             if header.attributes & LOG_APPEND_TIME_BIT:
                 if stamps:
-                    raise self._client_stamped(header)
+                    raise self._client_stamped()
                 header = _unstamp(data, header)
             walked = None
             if self._full or source != target or _needs_records(settings):
@@ -285,8 +286,7 @@ class _BatchCheck:
     def _keyless(self, walked: RecordsSummary, header: BatchHeader) -> ApiError:
         reason = f"Compacted topic cannot accept message without key in topic partition {self._tp}."
         records = iter_records_without_headers(bytes(walked.payload), header)
-        errors = (RecordError(index, reason) for index, record in enumerate(records) if record.key is None)
-        return _record_errors(ErrorCode.INVALID_RECORD, errors)
+        return _record_errors(ErrorCode.INVALID_RECORD, _without_key(records, reason))
 
     def _check_timestamps(self, header: BatchHeader, walked: RecordsSummary | None) -> None:
         """Check the topic's bounds, against the header if the records were not walked.
@@ -307,30 +307,20 @@ class _BatchCheck:
         latest = min(self._now_ms + settings.timestamp_after_max_ms, LONG_MAX)
         if highest <= latest and lowest >= earliest:
             return
-        if walked is None:
-            timestamps = iter((highest if highest > latest else lowest,))
-        else:
-            records = iter_records_without_headers(bytes(walked.payload), header)
-            timestamps = (record.timestamp for record in records)
-        errors = (
-            RecordError(
-                index,
-                f"Timestamp {timestamp} of a message in topic partition {self._tp} is out of range. The timestamp "
-                f"should be within [{earliest}, {latest}]",
-            )
-            for index, timestamp in _outside(timestamps, earliest, latest)
-        )
-        refusal = _record_errors(ErrorCode.INVALID_TIMESTAMP, errors)
+        timestamps: Iterable[int] = (highest if highest > latest else lowest,)
+        if walked is not None:
+            timestamps = _timestamps(iter_records_without_headers(bytes(walked.payload), header))
+        refusal = _record_errors(ErrorCode.INVALID_TIMESTAMP, _outside(timestamps, earliest, latest, self._tp))
         if refusal.record_errors:
             raise refusal
 
-    def _client_stamped(self, header: BatchHeader) -> ApiError:
+    def _client_stamped(self) -> ApiError:
         message = (
             f"Invalid timestamp type in a message of topic partition {self._tp}. "
             "Producer should not set timestamp type to LogAppendTime."
         )
-        errors = (RecordError(index, message) for index in range(header.record_count))
-        return _record_errors(ErrorCode.INVALID_TIMESTAMP, errors)
+        # Why one: only the header says how many there are, and Apache Kafka's would all be the same.
+        return _record_errors(ErrorCode.INVALID_TIMESTAMP, iter([RecordError(0, message)]))
 
     def _rebuild(
         self, data: bytearray | memoryview, header: BatchHeader, walked: RecordsSummary, target: int
@@ -381,11 +371,30 @@ def _unstamp(data: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
     return read_header(data)
 
 
-def _outside(timestamps: Iterator[int], earliest: int, latest: int) -> Iterator[tuple[int, int]]:
-    """Yield the indexes and timestamps of records that are out of range."""
+# Why functions: mypyc makes a list of a generator expression, of a million errors too.
+
+
+def _without_key(records: Iterator[Record], reason: str) -> Iterator[RecordError]:
+    """Yield an error for each record without a key."""
+    for index, record in enumerate(records):
+        if record.key is None:
+            yield RecordError(index, reason)
+
+
+def _timestamps(records: Iterator[Record]) -> Iterator[int]:
+    for record in records:
+        yield record.timestamp
+
+
+def _outside(timestamps: Iterable[int], earliest: int, latest: int, tp: TopicPartition) -> Iterator[RecordError]:
+    """Yield an error for each timestamp that is out of range."""
     for index, timestamp in enumerate(timestamps):
         if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
-            yield index, timestamp
+            yield RecordError(
+                index,
+                f"Timestamp {timestamp} of a message in topic partition {tp} is out of range. The timestamp should be "
+                f"within [{earliest}, {latest}]",
+            )
 
 
 def _record_errors(code: ErrorCode, errors: Iterator[RecordError]) -> RecordValidationError:

@@ -191,3 +191,12 @@ def test_a_parked_produce_is_charged_when_it_is_answered(rig):
     parked.answer()
     assert request.throttle is not None
     assert request.throttle.ms > 0
+
+
+def test_a_response_names_so_many_invalid_records_whatever_their_batches(rig):
+    """Batches of records that compress to nothing would make it a thousand times as large as the request."""
+    late = batch(*[b""] * 600, timestamp_ms=2**52, compression=CompressionType.ZSTD)
+    request = produce(late)
+    request.topic_data[0].partition_data *= 4
+    told = [len(p.record_errors) for p in rig.answer(request, 9).responses[0].partition_responses]
+    assert told == [600, 400, 1, 1]

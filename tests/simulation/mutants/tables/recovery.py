@@ -41,7 +41,7 @@ RECOVERY: Final = {
     ),
     "epochs-are-not-flushed": Mutant(
         "broker.storage.log.flusher",
-        "self._flush_segments(pending, recovery_point)\n                state.leader_epochs.flush()",
+        "self._flush_segments(pending, recovery_point)\n            state.leader_epochs.flush()",
         "self._flush_segments(pending, recovery_point)",
         "leader epochs are durable before the recovery point passes them",
         life="outages=1,haste=1",
@@ -56,8 +56,8 @@ RECOVERY: Final = {
     "truncation-keeps-the-producers": Mutant(
         "broker.storage.log.segment_keeper",
         "rebuild_producer_state(\n            state.producer_state, state.segments.all, state.log_start_offset, "
-        "offset, state.clock.wall_ms()\n        )\n        state.first_unstable = None",
-        "state.first_unstable = None",
+        "offset, state.clock.wall_ms()\n        )\n        # Why: what was rebuilt",
+        "# Why: what was rebuilt",
         "a batch that was truncated is no duplicate when it comes again",
         life="haste=1",
     ),
