@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from barnabas.common.clock import Clock
+from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.config.config import Config
 from barnabas.controller.broker_registry import (
     HeartbeatReply,
@@ -531,7 +531,7 @@ class QuorumController:
         `timeout_ms` bounds the time in the queue; a later start fails with REQUEST_TIMED_OUT. With 0 every start is
         late, as in Kafka.
         """
-        deadline_ns = None if timeout_ms is None else self._clock.monotonic_ns() + timeout_ms * 1_000_000
+        deadline_ns = None if timeout_ms is None else self._clock.monotonic_ns() + timeout_ms * NS_PER_MS
         self.loop.submit(Event(name, lambda: decide(self.view()), succeeded, failed, deadline_ns))
 
     # -- the event thread

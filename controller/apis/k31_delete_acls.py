@@ -2,7 +2,7 @@
 
 Behaviour: removes every ACL that a filter selects, in one batch.
 
-Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST; POLICY_VIOLATION for more than 10,000 ACLs, 100,000
+Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST; POLICY_VIOLATION for more than 10,000 ACLs, 10,000
 filters, or 1,000 filters that leave a field open.
 """
 

@@ -117,9 +117,10 @@ class OffsetStore:
         """Remove an offset, including those of open transactions."""
         if _remove(self._groups, group_id, topic, partition):
             self.count -= 1
-        for producer_id in tuple(self._open.get(group_id, {}).get(TopicPartition(topic, partition), ())):
+        tp = TopicPartition(topic, partition)
+        for producer_id in tuple(self._open.get(group_id, {}).get(tp, ())):
             _remove(self._pending[producer_id], group_id, topic, partition)
-            self._close(producer_id, group_id, TopicPartition(topic, partition))
+            self._close(producer_id, group_id, tp)
 
     def _close(self, producer_id: int, group_id: str, tp: TopicPartition) -> None:
         """Remove a producer from those of a partition."""

@@ -28,7 +28,6 @@ from barnabas.security.values import (
     ResourceType,
 )
 
-FILTERS_MAX: Final = 10_000
 #: Filters that are compared with every ACL. Exact ones are looked up: tools remove thousands of ACLs, each by its own.
 BROAD_FILTERS_MAX: Final = 1_000
 
@@ -110,7 +109,7 @@ def _problem_of_entry(acl: AclBinding) -> str | None:
 def delete_acls(view: View, request: delete_wire.DeleteAclsRequest) -> Decision[delete_wire.DeleteAclsResponse]:
     """Remove every ACL that a filter selects; an ACL that several filters select is in the result of each."""
     check_authorizer(view)
-    check_item_count(len(request.filters), FILTERS_MAX)
+    check_item_count(len(request.filters))
     filters = [AclFilter.of_request(wanted) for wanted in request.filters]
     check_item_count(sum(not chosen.is_exact for chosen in filters), BROAD_FILTERS_MAX)
     acls = view.image.security.acls.values()

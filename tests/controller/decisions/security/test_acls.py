@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.controller.decisions.security.acls import BROAD_FILTERS_MAX, FILTERS_MAX, create_acls, delete_acls
+from barnabas.controller.decision import MAX_RECORDS_PER_USER_OP
+from barnabas.controller.decisions.security.acls import BROAD_FILTERS_MAX, create_acls, delete_acls
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k30_create_acls as create_wire
 from barnabas.protocol.messages import k31_delete_acls as delete_wire
@@ -158,7 +159,7 @@ def test_a_request_is_bounded() -> None:
     for attempt in (
         lambda: create(rig, *[creation()] * 10_001),
         lambda: delete(rig, *[chosen()] * (BROAD_FILTERS_MAX + 1)),
-        lambda: delete(rig, *[exact("t")] * (FILTERS_MAX + 1)),
+        lambda: delete(rig, *[exact("t")] * (MAX_RECORDS_PER_USER_OP + 1)),
     ):
         with pytest.raises(ApiError) as caught:
             attempt()
