@@ -241,7 +241,7 @@ class RequestQueue(queue.Queue["Request | None"]):
     def _sleepers_to_wake_locked(self, count: int) -> list[threading.Lock]:
         """Choose handlers for `count` new requests."""
         wanted = min(count, self._parallel, len(self._sleepers))
-        chosen = (self._sleeper_to_wake_locked() for _ in range(wanted))
+        chosen = [self._sleeper_to_wake_locked() for _ in range(wanted)]
         return [sleeper for sleeper in chosen if sleeper is not None]
 
     def _give_up_sleeping(self, sleeper: threading.Lock) -> None:

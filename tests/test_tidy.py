@@ -434,7 +434,26 @@ def not_to_be_compiled(source: str) -> list[str]:
                 if isinstance(handler, ast.ExceptHandler) and handler.name and handler.type:
                     kinds.setdefault(handler.name, set()).add(ast.unparse(handler.type))
             found += [f"{function.name}: {name} has two types" for name in kinds if len(kinds[name]) > 1]
-    return found
+    return found + _kept_generators(source)
+
+
+#: Functions to which mypyc passes items one by one, or that take all items anyway.
+TAKES_GENERATORS = {"any", "all", "sum", "next", "tuple", "frozenset", "max", "min", "sorted", "join"}
+
+
+def _kept_generators(source: str) -> list[str]:
+    """Return generator expressions that mypyc makes a list of, though they look lazy: a bound behind them is none."""
+    taken: set[ast.expr] = set()
+    found: list[ast.GeneratorExp] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+            taken.update(node.args if name in TAKES_GENERATORS else ())
+        elif isinstance(node, ast.Starred):
+            taken.add(node.value)
+        elif isinstance(node, ast.GeneratorExp):
+            found.append(node)
+    return [f"line {node.lineno}: not lazy when compiled" for node in found if node not in taken]
 
 
 @pytest.mark.parametrize("module", compiled_modules())
@@ -446,6 +465,8 @@ def test_the_rule_for_compiled_modules_can_fail() -> None:
     assert not_to_be_compiled("self._thread = 1") != []
     assert not_to_be_compiled("def f():" + textwrap.indent(_two_handlers("OSError as e", "KeyError as e"), " ")) != []
     assert not_to_be_compiled("def f():" + textwrap.indent(_two_handlers("OSError as e", "KeyError as f"), " ")) == []
+    assert not_to_be_compiled("islice((f(x) for x in y), 9)") != []
+    assert not_to_be_compiled("any(f(x) for x in y), ','.join(x for x in y), [*(x for x in y)]") == []
 
 
 def _two_handlers(first: str, second: str) -> str:

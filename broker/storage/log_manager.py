@@ -120,12 +120,23 @@ class LogManager:
             on_removed=self._on_removed,
         )
         self._has_loaded = False  # set once by the starting thread; checkpoints are written from then on
+        self._checkpoints_truncations = False  # a job for it is scheduled; set by any thread, and races do not matter
 
     # Events of logs
 
     def _on_truncated(self, target: Log, offset: int) -> None:
         if self.watcher is not None:
             self.watcher.on_truncated(target, offset)
+        # Why now: after a loss of power, a point above the new end would exempt what is written there from the check.
+        # Why as a job: a follower truncates many logs in turn, and one checkpoint has the logs of a directory.
+        if not self._checkpoints_truncations:
+            self._checkpoints_truncations = True
+            self._scheduler.schedule_once("truncation-checkpoint", self._checkpoint_truncations)
+
+    def _checkpoint_truncations(self) -> None:
+        self._checkpoints_truncations = False
+        if self._has_loaded:
+            self.checkpoint_recovery_points()
 
     def _on_flush(self, elapsed_ms: float) -> None:
         if self.on_flush is not None:

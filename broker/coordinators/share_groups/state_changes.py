@@ -185,15 +185,15 @@ class StateChanges:
         if names:
             count = sum(error != ErrorCode.NONE for error in last.values())
             log.warning("%d partitions of share group %s are not initialised: %s", count, group.group_id, sorted(names))
-        after = parts.end_initializing(group.partitions, done, failed)
-        if after == group.partitions:
-            self._core.writes.after_all(lambda _error: finished(outcome))
-            return
 
         def written(error: ErrorCode) -> None:
             finished({key: found or error for key, found in outcome.items()})
 
-        self._groups.append([(group, [v.StatePartitions(after)])], written)
+        after = parts.end_initializing(group.partitions, done, failed)
+        if after == group.partitions:
+            self._core.writes.after_all(written)
+        else:
+            self._groups.append([(group, [v.StatePartitions(after)])], written)
 
     # Deletion
 

@@ -194,7 +194,7 @@ class _Acquiring:
         taken: list[Acquired] = []
         count = 0
         portion: int | None = None  # of a throttled batch; known from its first suspicious record on
-        for run in list(batch.within(max(first, batch.first), min(self._last, batch.last))):
+        for run in batch.within(max(first, batch.first), min(self._last, batch.last)):
             if run.phase != phases.AVAILABLE:
                 continue
             is_last_chance = delivery_limit > THROTTLE_FROM_MIN and run.delivery_count == delivery_limit - 1

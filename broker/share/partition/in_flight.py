@@ -12,7 +12,7 @@ offsets of a batch differ; runs cost memory and time only where neighbours diffe
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from barnabas.broker.share.partition.phases import PENDING
@@ -99,12 +99,10 @@ class Batch:
             runs.append(run)
         self.runs = runs
 
-    def within(self, first: int, last: int) -> Iterator[Run]:
+    def within(self, first: int, last: int) -> list[Run]:
         """Return the runs of these offsets; the batch is cut there."""
         self.cut((first, last + 1))
-        if first <= self.first and last >= self.last:
-            return iter(self.runs)
-        return (run for run in self.runs if run.first >= first and run.last <= last)
+        return [run for run in self.runs if run.first >= first and run.last <= last]
 
     def join(self) -> None:
         """Let neighbours that are alike become one run."""

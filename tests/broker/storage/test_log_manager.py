@@ -288,6 +288,20 @@ def test_periodic_work() -> None:
     assert target.recovery_point == 2
 
 
+def test_truncations_are_checkpointed_at_once_and_together() -> None:
+    node = Node().start()
+    logs = [node.log(tp) for tp in TPS[:2]]
+    for target in logs:
+        for value in "abc":
+            node.append(target, value)
+        target.flush()
+    node.manager.checkpoint_recovery_points()
+    logs[0].truncate_to(1)
+    logs[1].truncate_fully_and_start_at(0)
+    assert node.scheduler.run_due() == 1
+    assert b"flights 0 1\nflights 1 0" in node.fs.read_bytes("/a/recovery-point-offset-checkpoint")
+
+
 def test_log_start_offsets_survive() -> None:
     node = Node().start()
     target = node.log(TPS[0])

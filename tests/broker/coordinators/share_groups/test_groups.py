@@ -404,6 +404,16 @@ class TestAlter:
         assert world.group.partitions == SharePartitions(initialized={T: TopicPart("t", frozenset({0}))})
         assert world.persister.states[SharePartitionKey("g", T, 0)] == (3, 9)
 
+    def test_an_overtaken_one_fails_with_the_write_that_it_waits_for(self, world: ShareWorld) -> None:
+        world.persister.holds = True
+        answers: list[Any] = []
+        world.change(partial(_alter, 5, answers), answers)
+        world.replicas.holds = True
+        world.change(partial(_alter, 9, answers), answers)
+        world.persister.release()
+        world.replicas.release(ErrorCode.REQUEST_TIMED_OUT)
+        assert [outcome[0].errors[0] for outcome in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+
     def test_an_epoch_that_cannot_rise_is_an_error(self, world: ShareWorld) -> None:
         world.alter(t={0: 5})
         world.group.replay(GroupEpoch(2**31 - 1))
