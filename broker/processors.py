@@ -746,6 +746,7 @@ class Processor:
             for accepted in self._steps.take_accepted():
                 self._connections.open(accepted)
         self._connections.close_all()
+        self.responses.end()  # Why after: a connection without a request in progress gives its memory back itself
         self._selector.close()
         self._owner.release()
 

@@ -259,6 +259,7 @@ class ResponseQueue(queue.Queue["Request"]):
         super().__init__()
         self._wake = wake  # fixed before start; makes the processor's selector return
         self._is_asleep = False  # guarded by: mutex; the processor is in its selector, or about to be
+        self._has_ended = False  # guarded by: mutex; the processor has ended, and takes no response any more
 
     def put(self, item: Request, block: bool = True, timeout: float | None = None) -> None:
         """Add a response, and wake the processor if it sleeps."""
@@ -268,9 +269,13 @@ class ResponseQueue(queue.Queue["Request"]):
     def add(self, item: Request) -> bool:
         """Add a response; true when the caller must call `wake` soon, since no other thread will."""
         with self.mutex:
-            self.queue.append(item)
+            has_ended = self._has_ended
+            if not has_ended:
+                self.queue.append(item)
             must_wake = self._is_asleep
             self._is_asleep = False
+        if has_ended:
+            _drop(item)
         return must_wake
 
     def wake(self) -> None:
@@ -310,10 +315,23 @@ class ResponseQueue(queue.Queue["Request"]):
             self.queue.clear()
         return taken
 
+    def end(self) -> None:
+        """Drop the responses, and those that are added later: their processor has ended."""
+        with self.mutex:
+            self._has_ended = True
+        for request in self.take_all():
+            _drop(request)
+
     def waiting(self) -> list[Request]:
         """Return a snapshot of the waiting responses, oldest first."""
         with self.mutex:
             return list(self.queue)
+
+
+def _drop(answered: Request) -> None:
+    """Give back what the run of a request that nobody will send the answer of holds of the memory pool."""
+    if answered.connection is not None and not answered.goes_on:
+        answered.connection.release_memory()
 
 
 class RequestChannel:

@@ -271,6 +271,31 @@ def test_a_processor_is_woken_only_when_asleep_and_once() -> None:
     assert bell.rung == 3
 
 
+class Pooled:
+    """A connection whose frame holds some of the memory pool."""
+
+    released = 0
+
+    def release_memory(self) -> None:
+        self.released += 1
+
+
+@pytest.mark.parametrize("is_answered_first", [True, False])
+def test_answers_for_a_processor_that_has_ended_give_their_memory_back(is_answered_first: bool) -> None:
+    responses, connection = ResponseQueue(Bell()), Pooled()
+    first, last = run_of(2).run()
+    first.goes_on = True
+    first.connection = last.connection = connection  # type: ignore[assignment]
+    if not is_answered_first:
+        responses.end()
+    for each in (first, last):
+        responses.put(each)
+    if is_answered_first:
+        responses.end()
+    assert connection.released == 1
+    assert responses.take_all() == []
+
+
 def test_the_channel_sums_its_queues() -> None:
     channel = RequestChannel(5)
     quiet: Callable[[], None] = Bell()
