@@ -2,7 +2,9 @@
 
 Spark's Kafka sink writes at least once: a job that died between producing a micro-batch and committing it produces that
 batch again. Each record therefore has its batch number in a header. The first batch after a start finds the records
-that the topic already holds, and produces only the rest. A later batch cannot be a repetition.
+that the topic already holds, and produces only the rest. A later batch is no repetition as long as Spark repeats no
+task, as on one machine. On a Spark cluster, a task whose executor was lost runs again, and its records may be there
+twice: the audit finds that.
 """
 
 from __future__ import annotations

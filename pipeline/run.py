@@ -26,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 CHAOS_BROKER = 1
+MARKER = ".made-by-barnabas-pipeline"  # in a work directory, which a later run may empty
 COMMAND_CONFIG = "BARNABAS_COMMAND_CONFIG"  # the variable by which commands and jobs find their security settings
 Reports = queue.Queue[tuple[str, dict[str, object] | None]]  # (job, its report or None at its end)
 TOPICS = {"flights": 6, "delays": 6}
@@ -80,9 +81,8 @@ class Chaos:
         """Take the steps that are due when this share of the flights was produced."""
         while self.steps and share >= self.steps[0][0]:
             _, action = self.steps.pop(0)
-            command = [*BARNABAS, "node", action, str(CHAOS_BROKER), "--data-dir", str(self.cluster_dir)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            console.print(f"chaos: {done.stdout.strip()}")
+            said = barnabas("node", action, str(CHAOS_BROKER), "--data-dir", str(self.cluster_dir))
+            console.print(f"chaos: {said.strip()}")
 
 
 @dataclass(slots=True)
@@ -156,9 +156,39 @@ class Run:
             job.stop()
 
 
+def barnabas(*arguments: str) -> str:
+    """Run a `barnabas` command and return its output; raises RunError with the last line of its stderr."""
+    done = subprocess.run([*BARNABAS, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no output"]
+        raise RunError(f"barnabas {' '.join(arguments[:2])} failed: {lines[-1]}")
+    return done.stdout
+
+
+def prepare(work_dir: Path) -> None:
+    """Make `work_dir` an empty directory; raises RunError if it holds what no run of the pipeline wrote."""
+    marker = work_dir / MARKER
+    try:
+        work_dir.mkdir(parents=True, exist_ok=True)
+        entries = list(work_dir.iterdir())
+        if entries and not (marker.exists() or work_dir == DEFAULT_WORK_DIR):
+            raise RunError(f"{work_dir} is not empty, and no run of the pipeline made it: choose another WORK_DIR")
+        for entry in entries:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        marker.touch()
+    except OSError as error:
+        raise RunError(f"the work directory cannot be used: {error}") from None
+
+
 def checkout() -> Path:
     """The directory that holds the `pipeline` package."""
     return Path(__file__).resolve().parent.parent
+
+
+DEFAULT_WORK_DIR = checkout() / "data" / "run"
 
 
 @contextlib.contextmanager
@@ -187,11 +217,9 @@ def show_progress(bars: Progress, task: TaskID, name: str, report: dict[str, obj
 @contextlib.contextmanager
 def existing_cluster(bootstrap: str) -> Iterator[dict[str, str]]:
     """Use a running cluster and leave it up. Deletes the topics of earlier runs, since the audit counts all records."""
-    admin = [*BARNABAS, "topic"]
-    listed = subprocess.run([*admin, "list", "--bootstrap", bootstrap, "--json"], check=True, capture_output=True)
-    old = [row["topic"] for row in json.loads(listed.stdout) if row["topic"] in TOPICS]
-    if old:
-        subprocess.run([*admin, "delete", *old, "--bootstrap", bootstrap], check=True, stdout=subprocess.DEVNULL)
+    listed = json.loads(barnabas("topic", "list", "--bootstrap", bootstrap, "--json"))
+    if old := [row["topic"] for row in listed if row["topic"] in TOPICS]:
+        barnabas("topic", "delete", *old, "--bootstrap", bootstrap)
     yield {"bootstrap": bootstrap}
 
 
@@ -231,11 +259,9 @@ def _the_cluster(arguments: argparse.Namespace, work_dir: Path) -> contextlib.Ab
 def create_topics(bootstrap: str, replicas: int) -> None:
     """Create the pipeline's topics with `barnabas topic create`."""
     for topic, partitions in TOPICS.items():
-        command = [*BARNABAS, "topic", "create", topic, "--bootstrap", bootstrap]
-        command += ["--partitions", str(partitions), "--replication-factor", str(replicas)]
-        if replicas >= 3:
-            command += ["--config", "min.insync.replicas=2"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        settings = ["--config", "min.insync.replicas=2"] if replicas >= 3 else []
+        size = ["--partitions", str(partitions), "--replication-factor", str(replicas)]
+        barnabas("topic", "create", topic, "--bootstrap", bootstrap, *size, *settings)
 
 
 def show_routes(report: dict[str, object]) -> None:
@@ -279,10 +305,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="pipeline.run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--bootstrap", help="use the running cluster at these host:port,...")
+    parser.add_argument(
+        "--bootstrap", help="use the running cluster at these host:port,...; its topics flights and delays are deleted"
+    )
     parser.add_argument("--brokers", type=int, default=1, help="number of brokers, also of a running cluster")
     parser.add_argument("--port", type=int, default=9092)
-    parser.add_argument("--work-dir", type=Path, default=checkout() / "data" / "run")
+    parser.add_argument("--work-dir", type=Path, default=DEFAULT_WORK_DIR, help="is emptied first")
     parser.add_argument("--months", type=int, default=12)
     parser.add_argument(
         "--security", default="plaintext", help="ssl, sasl_ssl or sasl_plaintext: the cluster's, as of `barnabas up`"
@@ -299,9 +327,9 @@ def main(argv: list[str] | None = None) -> int:
         print("make run: CHAOS=1 needs three brokers", file=sys.stderr)
         return 1
     work_dir: Path = arguments.work_dir.absolute()
-    shutil.rmtree(work_dir, ignore_errors=True)
-    work_dir.mkdir(parents=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Why: the children, with sessions of their own, end, too
     try:
+        prepare(work_dir)
         with _the_cluster(arguments, work_dir) as fields:
             console.print(f"cluster ready: {fields['bootstrap']}")
             create_topics(fields["bootstrap"], min(3, arguments.brokers))
