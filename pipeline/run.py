@@ -305,9 +305,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="pipeline.run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument(
-        "--bootstrap", help="use the running cluster at these host:port,...; its topics flights and delays are deleted"
-    )
+    parser.add_argument("--bootstrap", help="use the running cluster here; deletes its topics flights and delays")
     parser.add_argument("--brokers", type=int, default=1, help="number of brokers, also of a running cluster")
     parser.add_argument("--port", type=int, default=9092)
     parser.add_argument("--work-dir", type=Path, default=DEFAULT_WORK_DIR, help="is emptied first")
