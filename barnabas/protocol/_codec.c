@@ -189,6 +189,22 @@ static PyObject *read_records(Reader *reader, int64_t length)
     return found;
 }
 
+/* As `primitives.read_text`. */
+static PyObject *read_text(const char *at, Py_ssize_t length)
+{
+    PyObject *text = PyUnicode_DecodeUTF8(at, length, "strict");
+    Py_ssize_t size;
+
+    if (text != NULL || !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        return text;
+    PyErr_Clear();
+    text = PyUnicode_DecodeUTF8(at, length, "replace");
+    if (text == NULL || PyUnicode_AsUTF8AndSize(text, &size) == NULL || size <= INT16_MAX)
+        return text;
+    Py_DECREF(text);
+    return PyUnicode_DecodeUTF8(at, length, "strict"); /* raises */
+}
+
 /* A value with a length, not null. */
 static PyObject *read_slice(Reader *reader, int kind, int64_t length)
 {
@@ -200,7 +216,7 @@ static PyObject *read_slice(Reader *reader, int kind, int64_t length)
         return read_records(reader, length);
     reader->at += length;
     if (kind == STRING)
-        return PyUnicode_DecodeUTF8(at, (Py_ssize_t)length, "strict");
+        return read_text(at, (Py_ssize_t)length);
     return PyBytes_FromStringAndSize(at, (Py_ssize_t)length);
 }
 

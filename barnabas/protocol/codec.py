@@ -55,6 +55,7 @@ SCOPE: dict[str, Any] = {
             "read_uvarint",
             "read_string_length",
             "read_tag_spans",
+            "read_text",
             "read_unknown_tags",
             "null_error",
             "end_error",
@@ -258,7 +259,7 @@ class _DecoderWriter(_CodeWriter):
         with self.block("if stop > end:"):
             self.line(f"raise end_error({name!r})")
         if kind == "string":
-            value = "buf[pos:stop].decode()" if self._copies else "str(buf[pos:stop], 'utf-8')"
+            value = "read_text(buf[pos:stop])"
         elif kind == "records":
             value = "view[pos:stop]"
         else:

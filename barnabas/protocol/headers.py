@@ -17,7 +17,7 @@ from typing import Final
 
 from barnabas.protocol.api_keys import ROWS, ApiKey
 from barnabas.protocol.errors import EncodeError, MalformedMessageError
-from barnabas.protocol.primitives import TaggedFields, read_tag_spans, read_unknown_tags, tag_section
+from barnabas.protocol.primitives import TaggedFields, read_tag_spans, read_text, read_unknown_tags, tag_section
 from barnabas.protocol.schema import Message, Part
 
 SIZE_BYTES: Final = 4
@@ -100,7 +100,7 @@ def _decode_request_header(buffer: bytes | memoryview, offset: int) -> tuple[Req
         start, position = position, position + length
         if position > len(buffer):
             raise MalformedMessageError("client_id passes the end of the request")
-        client_id = str(buffer[start:position], "utf-8")
+        client_id = read_text(buffer[start:position])
     if header_version == 1:
         return RequestHeader(key, version, correlation_id, client_id), position
     tag_count = buffer[position]

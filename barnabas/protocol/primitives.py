@@ -56,6 +56,21 @@ def read_string_length(buffer: bytes | memoryview, position: int) -> tuple[int, 
     return length, position
 
 
+def read_text(data: bytes | memoryview) -> str:
+    """Return a string; bytes that are not UTF-8 become replacement characters, as in Java.
+
+    Clients name themselves in other character sets, too. Raises UnicodeDecodeError if the string could not be encoded
+    again: three bytes may come of one.
+    """
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        replaced = str(data, "utf-8", "replace")
+        if len(replaced.encode()) > MAX_STRING_BYTES:
+            raise
+        return replaced
+
+
 def read_tag_spans(
     buffer: bytes | memoryview, position: int, count: int, end: int
 ) -> tuple[list[tuple[int, int, int]], int]:

@@ -85,6 +85,13 @@ def test_both_encode_and_refuse_the_same_messages(cls: type[Message]) -> None:
             assert outcome(lambda m, e=encode: joined(e(m)), message) == expected
 
 
+@pytest.mark.parametrize("size", [1, 10_922, 10_923])
+def test_both_read_text_of_another_character_set_alike(size: int) -> None:
+    decode, decode_fallback, _, _ = codecs(HeartbeatRequest, 4)
+    wire = HeartbeatRequest(group_id="x" * size, member_id="m").encode(4).replace(b"x", b"\xfc")
+    assert outcome(decode, wire, 0) == outcome(decode_fallback, wire, 0)
+
+
 def structures(message: Any) -> list[Any]:
     """A message and every structure in it."""
     found = [message]

@@ -79,8 +79,8 @@ def test_unknown_keys(key: int) -> None:
 def test_client_ids() -> None:
     with pytest.raises(MalformedMessageError, match="client_id passes the end"):
         decode_request_header(b"\x00\x0c\x00\x03\x00\x00\x00\x07\x7f\xffcli")
-    with pytest.raises(MalformedMessageError):
-        decode_request_header(b"\x00\x0c\x00\x03\x00\x00\x00\x07\x00\x01\xff")
+    latin_1, _ = decode_request_header(b"\x00\x0c\x00\x03\x00\x00\x00\x07\x00\x04B\xfcro")
+    assert latin_1.client_id == "B\N{REPLACEMENT CHARACTER}ro"
     with pytest.raises(EncodeError):
         encode_request_header(RequestHeader(12, 3, 7, "x" * 32768))
 

@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.primitives import encode_uvarint, read_uvarint, records_size, tag_section
+from barnabas.protocol.primitives import (
+    MAX_STRING_BYTES,
+    encode_uvarint,
+    read_text,
+    read_uvarint,
+    records_size,
+    tag_section,
+)
 
 VARINTS = [
     (0, b"\x00"),
@@ -47,3 +54,12 @@ def test_tag_section_sorts() -> None:
 
 def test_records_size() -> None:
     assert [records_size(value) for value in (b"abc", bytearray(4), memoryview(bytes(5)))] == [3, 4, 5]
+
+
+def test_text_of_another_character_set() -> None:
+    latin_1 = "Bürö".encode("latin-1")
+    assert read_text(latin_1) == read_text(memoryview(latin_1)) == "B\ufffdr\ufffd"
+    assert read_text("Bürö".encode()) == "Bürö"
+    assert read_text(b"\xff" * (MAX_STRING_BYTES // 3)) == "\ufffd" * (MAX_STRING_BYTES // 3)
+    with pytest.raises(UnicodeDecodeError):
+        read_text(b"\xff" * (MAX_STRING_BYTES // 3 + 1))
