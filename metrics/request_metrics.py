@@ -7,8 +7,8 @@ Rules
 2. Fetch is counted twice, as in Kafka: under `FetchConsumer` or `FetchFollower`, and under `Fetch`. The scrape adds the
    two for `Fetch`, so that recording does not.
 3. The number of requests is the sum of the buckets, so the histogram and the rate of one scrape always agree.
-4. Clients choose their client ids, so their number has an upper limit (`CLIENTS_MAX`). A thread that reaches it starts
-   again with none. Prometheus sees the reset of a counter.
+4. Clients choose their client ids, so their length (`client_ids.py`) and their number (`CLIENTS_MAX`) are bounded. A
+   thread that reaches the number starts again with none. Prometheus sees the reset of a counter.
 
 Threads: any; each has its own recorder. The scraper reads.
 """
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final, NamedTuple
 
+from barnabas.metrics.client_ids import bounded
 from barnabas.metrics.histograms import BOUNDS, BOUNDS_NS, SUM
 from barnabas.metrics.meters import Meter
 from barnabas.metrics.registry import Registry
@@ -120,12 +121,17 @@ class _Recorder:
         name = client_id if client_id is not None else ""
         if name != self.client:
             use = self.clients.get(name)
-            if use is None:
-                if len(self.clients) >= CLIENTS_MAX:
-                    self.clients = {}
-                use = self.clients[name] = _Use()
+            if use is None:  # Why only now bounded: known clients with short ids pay nothing for it
+                name = bounded(name)
+                use = self.clients.get(name) or self._new(name)
             self.client, self.use = name, use
         return self.use
+
+    def _new(self, name: str) -> _Use:
+        if len(self.clients) >= CLIENTS_MAX:
+            self.clients = {}
+        use = self.clients[name] = _Use()
+        return use
 
     def cells(self) -> list[list[float]]:
         """Return a histogram's cell for each row, with times in milliseconds. For any thread."""
