@@ -261,6 +261,8 @@ class ReplicaManager:
     # Metrics
 
     def _count_failed_append(self, tp: TopicPartition, error: ErrorCode, size: int) -> None:
+        if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return  # Why, as in Kafka: clients can invent names for ever, and each would get series
         kind: int | None = None
         n = 1
         if error in TOO_LARGE:

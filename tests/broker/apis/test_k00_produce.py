@@ -11,13 +11,14 @@ import pytest
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.requests.answers import Close, NoReply
 from barnabas.broker.requests.parking import Park
+from barnabas.metrics.page.exposition import Exposition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_request
 from barnabas.protocol.messages.k00_produce import ProduceRequest
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.security.values import QuotaEntity
-from tests.support.broker.broker_rig import BrokerRig, batch, produce, state, topic_id
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state, topic_id
 
 
 @pytest.fixture
@@ -136,6 +137,21 @@ def test_records_are_counted(rig):
     answered(rig, produce(batch(b"a", b"b")))
     assert rig.manager.stats.topic("t").messages_in() == 2
     assert rig.answer(MetadataRequest(topics=[]), 12).topics == []
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), ("t", 9)])
+def test_a_partition_that_metadata_does_not_know_is_counted_nowhere(rig, topic, partition):
+    """As in Kafka. A client may invent names for ever, so they must make no series."""
+    before = series_of_topics(rig)
+    refused = answered(rig, produce(batch(b"a"), topic=topic, partition=partition))
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rig.answer(fetch(0, topic=topic, partition=partition), 12)
+    assert series_of_topics(rig) == before
+
+
+def series_of_topics(rig):
+    page = Exposition(rig.registry).render().decode()
+    return [line for line in page.splitlines() if line.startswith("kafka_server_brokertopicmetrics_")]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
