@@ -131,13 +131,14 @@ class _Own:
 class TopicStats:
     """The counts of one topic."""
 
-    __slots__ = ("_cells", "_meters", "_of_thread", "_seen")
+    __slots__ = ("_cells", "_looked_s", "_meters", "_of_thread", "_seen")
 
-    def __init__(self, of_thread: Callable[[], tuple[_Cell, _Sizes]]) -> None:
+    def __init__(self, of_thread: Callable[[], tuple[_Cell, _Sizes]], now_s: float) -> None:
         self._of_thread = of_thread  # fixed before start; returns the calling thread's cells for all topics
         self._cells: dict[int, _Own] = {}  # owner of each: the thread of that identity
         self._meters: dict[int, Meter] = {}  # owner: the scraper; by index of a count above 0
         self._seen: list[int] = []  # owner: the scraper
+        self._looked_s = now_s  # owner: the scraper; when it last looked, at first when the topic was made
 
     def appended(self, size_bytes: int, records: int) -> None:
         """Count a produce to one partition."""
@@ -187,11 +188,13 @@ class TopicStats:
     def meters(self, registry: Registry) -> Iterator[tuple[Metric, Meter]]:
         """Yield a meter for each count above 0. For the scraper."""
         self._seen = self.totals()
+        since_s, self._looked_s = self._looked_s, registry.now_s()
         for index, total in enumerate(self._seen):
             if total:
                 meter = self._meters.get(index)
                 if meter is None:
-                    meter = self._meters[index] = Meter(registry.now_s(), partial(self._seen_at, index))
+                    # Why since then: it was 0 at the last look, so these events are of the time since.
+                    meter = self._meters[index] = Meter(since_s, partial(self._seen_at, index))
                 yield _ROWS[index], meter
 
     def _seen_at(self, index: int) -> int:
@@ -243,7 +246,9 @@ class BrokerTopicStats:
     def topic(self, name: str) -> TopicStats:
         """Return the counts of a topic."""
         stats = self._topics.get(name)
-        return stats if stats is not None else self._topics.setdefault(name, TopicStats(self._of_thread))
+        if stats is not None:
+            return stats
+        return self._topics.setdefault(name, TopicStats(self._of_thread, self._registry.now_s()))
 
     def remove(self, name: str) -> None:
         """Drop a topic that has left this broker. Its counts stay in the broker's series."""

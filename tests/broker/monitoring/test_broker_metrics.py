@@ -12,8 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.broker.monitoring import broker_metrics
 from barnabas.broker.monitoring.broker_metrics import ClientMetrics
+from barnabas.broker.monitoring.topic_stats import FAILED_PRODUCE
+from barnabas.common.clock import FakeClock
 from barnabas.metrics.page.exposition import Exposition
+from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import CLIENTS_MAX, RequestMetrics
+from barnabas.metrics.table import catalogue
 from tests.support.broker.broker_rig import BrokerRig, batch, produce, state
 
 SCRAPE_MS_MAX = 100
@@ -85,6 +89,52 @@ def test_a_removed_topic_loses_its_series_but_not_its_counts() -> None:
     rig.manager.stats.remove("t")
     assert "messagesinpersec" not in numbers(rig, topic="t")
     assert numbers(rig)["messagesinpersec"] == 1
+
+
+def rates(rig: BrokerRig, name: str) -> dict[str, float]:
+    """Return the rates of the topic t."""
+    start = f"kafka_server_brokertopicmetrics_{name}_"
+    page = Exposition(rig.registry).render().decode()
+    return {
+        sample.name.removeprefix(start).removesuffix("rate"): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.labels == {"topic": "t"} and sample.name.startswith(start) and sample.name.endswith("rate")
+    }
+
+
+def test_a_first_scrape_that_comes_late_shows_true_rates() -> None:
+    rig = make_rig()
+
+    def produce_for(seconds: int) -> dict[str, float]:
+        for _ in range(seconds):
+            rig.advance_ms(1000)
+            rig.manager.stats.topic("t").appended(1000, 1)
+        return rates(rig, "bytesinpersec")
+
+    rig.manager.stats.topic("t")
+    for seconds in (3600, 15, 15):
+        assert produce_for(seconds) == {"mean": 1000, "oneminute": 1000, "fiveminute": 1000, "fifteenminute": 1000}
+
+
+def test_the_rate_of_what_happens_for_the_first_time_is_that_since_the_last_scrape() -> None:
+    rig = make_rig()
+    stats = rig.manager.stats.topic("t")
+    stats.appended(1000, 1)
+    rig.advance_ms(3_600_000)
+    assert not rates(rig, "failedproducerequestspersec")
+    stats.count(FAILED_PRODUCE, 1500)
+    rig.advance_ms(15_000)
+    assert rates(rig, "failedproducerequestspersec")["oneminute"] == 100
+
+
+def test_an_idle_share_is_at_most_1() -> None:
+    registry = Registry(clock := FakeClock())
+    meter = registry.meter(catalogue.REQUEST_HANDLER_AVG_IDLE_PERCENT)
+    clock.advance_ms(6000)
+    meter.mark(7_000_000_000)  # handlers report their idle time up to two seconds late
+    page = Exposition(registry).render().decode()
+    assert "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent 1.0\n" in page
 
 
 def test_clients_are_counted_limited_and_dropped() -> None:
