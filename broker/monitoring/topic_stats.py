@@ -148,7 +148,7 @@ class TopicStats:
         own.sizes.add(size_bytes, records)
 
     def fetched(self, n: int = 1) -> None:
-        """Count `n` reads of one partition."""
+        """Count `n` requests for one partition."""
         self.count(_FETCHES, n)
 
     def sent(self, size_bytes: int) -> None:
