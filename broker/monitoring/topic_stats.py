@@ -35,10 +35,6 @@ _ROWS: Final = (
     c.BYTES_REJECTED_PER_SEC,
     c.FAILED_PRODUCE_REQUESTS_PER_SEC,
     c.FAILED_FETCH_REQUESTS_PER_SEC,
-    c.INVALID_MAGIC_NUMBER_RECORDS_PER_SEC,
-    c.INVALID_MESSAGE_CRC_RECORDS_PER_SEC,
-    c.INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC,
-    c.NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC,
     c.FETCH_MESSAGE_CONVERSIONS_PER_SEC,
     c.PRODUCE_MESSAGE_CONVERSIONS_PER_SEC,
     c.TOTAL_SHARE_FETCH_REQUESTS_PER_SEC,
@@ -51,22 +47,23 @@ _BYTES_IN: Final = 1
 _RECORDS_IN: Final = 2
 _FETCHES: Final = 3
 _BYTES_OUT: Final = 4
-BYTES_REJECTED: Final = 5
+_BYTES_REJECTED: Final = 5
 FAILED_PRODUCE: Final = 6
 FAILED_FETCH: Final = 7
-INVALID_MAGIC: Final = 8
-INVALID_CRC: Final = 9
-INVALID_SEQUENCE: Final = 10
-NO_KEY: Final = 11
-SHARE_FETCHES: Final = 14
-FAILED_SHARE_FETCH: Final = 15
-SHARE_ACKNOWLEDGEMENTS: Final = 16
-FAILED_SHARE_ACKNOWLEDGEMENT: Final = 17
+SHARE_FETCHES: Final = 10
+FAILED_SHARE_FETCH: Final = 11
+SHARE_ACKNOWLEDGEMENTS: Final = 12
+FAILED_SHARE_ACKNOWLEDGEMENT: Final = 13
+# As in Kafka, no topic has series of these.
 _BROKER_ROWS: Final = (
     c.REPLICATION_BYTES_IN_PER_SEC,
     c.REPLICATION_BYTES_OUT_PER_SEC,
     c.REASSIGNMENT_BYTES_IN_PER_SEC,
     c.REASSIGNMENT_BYTES_OUT_PER_SEC,
+    c.NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC,
+    c.INVALID_MAGIC_NUMBER_RECORDS_PER_SEC,
+    c.INVALID_MESSAGE_CRC_RECORDS_PER_SEC,
+    c.INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC,
 )
 
 
@@ -155,11 +152,11 @@ class TopicStats:
         """Count bytes of records sent to a client."""
         self.count(_BYTES_OUT, size_bytes)
 
-    def refused(self, kind: int | None, n: int, *, is_failure: bool) -> None:
-        """Count a rejected produce. `kind`, one of the constants above, is counted `n` times as well."""
+    def refused(self, bytes_rejected: int, *, is_failure: bool) -> None:
+        """Count a rejected produce, and the bytes of a batch that is too large."""
         self.count(_PRODUCES)
-        if kind is not None:
-            self.count(kind, n)
+        if bytes_rejected:
+            self.count(_BYTES_REJECTED, bytes_rejected)
         if is_failure:
             self.count(FAILED_PRODUCE)
 
@@ -234,11 +231,15 @@ class BrokerTopicStats:
         self._sizes = BatchSizes(registry)  # fixed before start
         self._broker: dict[int, _Cell] = {}  # owner of each: the thread of that identity
         self._topics: dict[str, TopicStats] = {}  # any thread sets a key to an equivalent value
-        replication_in, replication_out, reassignment_in, reassignment_out = map(registry.meter, _BROKER_ROWS)
-        self.replication_bytes_in = replication_in.mark  # fixed before start
-        self.replication_bytes_out = replication_out.mark  # fixed before start
-        self.reassignment_bytes_in = reassignment_in.mark  # fixed before start
-        self.reassignment_bytes_out = reassignment_out.mark  # fixed before start
+        meters = {row: registry.meter(row) for row in _BROKER_ROWS}
+        # Fixed before start:
+        self.replication_bytes_in = meters[c.REPLICATION_BYTES_IN_PER_SEC].mark
+        self.replication_bytes_out = meters[c.REPLICATION_BYTES_OUT_PER_SEC].mark
+        self.reassignment_bytes_in = meters[c.REASSIGNMENT_BYTES_IN_PER_SEC].mark
+        self.reassignment_bytes_out = meters[c.REASSIGNMENT_BYTES_OUT_PER_SEC].mark
+        self.records_without_key = meters[c.NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC].mark
+        self.invalid_crc = meters[c.INVALID_MESSAGE_CRC_RECORDS_PER_SEC].mark
+        self.invalid_offset_or_sequence = meters[c.INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC].mark
         for index, row in enumerate(_ROWS):
             registry.meter_of(row, partial(self._total, index))
         registry.source(self._of_topics)

@@ -11,6 +11,7 @@ import pytest
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.requests.answers import Close, NoReply
 from barnabas.broker.requests.parking import Park
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.page.exposition import Exposition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_request
@@ -19,6 +20,8 @@ from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.security.values import QuotaEntity
 from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state, topic_id
+
+TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
@@ -137,6 +140,31 @@ def test_records_are_counted(rig):
     answered(rig, produce(batch(b"a", b"b")))
     assert rig.manager.stats.topic("t").messages_in() == 2
     assert rig.answer(MetadataRequest(topics=[]), 12).topics == []
+
+
+def numbered(sequence):
+    return batch(b"a", producer_id=1, producer_epoch=0, base_sequence=sequence)
+
+
+@pytest.mark.parametrize(
+    ("policy", "data", "counted"),
+    [
+        ("delete", corrupted(), {"invalidmessagecrcrecords": 1}),
+        ("delete", with_count(5), {"invalidoffsetorsequencerecords": 1}),
+        ("delete", numbered(-5), {"invalidoffsetorsequencerecords": 1}),
+        ("delete", numbered(7), {}),
+        ("compact", batch(b"a", b"b", b"c"), {"nokeycompactedtopicrecords": 3}),
+    ],
+)
+def test_invalid_records_are_counted_for_the_broker_alone(rig, policy, data, counted):
+    """As in Kafka, where OUT_OF_ORDER_SEQUENCE_NUMBER is not among them."""
+    assert answered(rig, produce(numbered(0))).error_code == 0
+    rig.manager.partition(TP).log.update_config(rig.config.topic_config({"cleanup.policy": policy}))
+    assert answered(rig, produce(data)).error_code != 0
+    start = "kafka_server_brokertopicmetrics_"
+    found = [line.split(" ") for line in series_of_topics(rig) if line.startswith((f"{start}invalid", f"{start}nokey"))]
+    totals = {name.removeprefix(start): float(count) for name, count in found if "persec" not in name}
+    assert {name: count for name, count in totals.items() if count} == {f"{k}_total": n for k, n in counted.items()}
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), ("t", 9)])
