@@ -192,6 +192,10 @@ class RequestLog:
                 self._count_errors(request, codes)
                 return
 
+    def closed(self, request: Request, codes: list[int]) -> None:
+        """Count and log the error codes of a response in place of which the connection is closed."""
+        self._count_errors(request, codes)
+
     def _count_errors(self, request: Request, codes: list[int]) -> None:
         assert request.api is not None
         counts = Counter(codes)

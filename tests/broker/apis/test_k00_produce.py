@@ -125,7 +125,9 @@ def test_idempotent_batches_are_appended_once_and_in_order(rig):
 
 def test_acks_0_gets_no_response_and_an_error_closes_the_connection(rig):
     assert isinstance(rig.answer(produce(batch(b"a"), acks=0), 9), NoReply)
-    assert isinstance(rig.answer(produce(batch(b"a"), acks=0, partition=9), 9), Close)
+    closed = rig.answer(produce(batch(b"a"), acks=0, partition=9), 9)
+    assert isinstance(closed, Close)
+    assert closed.error_codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_the_wrong_broker_names_the_leader(rig):
