@@ -60,7 +60,6 @@ class ClientUse(NamedTuple):
     request_bytes: int = 0
     response_bytes: int = 0
     thread_ns: int = 0
-    throttle_ns: int = 0
 
 
 NOTHING: Final = ClientUse()
@@ -77,17 +76,16 @@ class ThreadUse(NamedTuple):
 class _Use:
     """The counters of a ClientUse."""
 
-    __slots__ = ("request_bytes", "requests", "response_bytes", "thread_ns", "throttle_ns")
+    __slots__ = ("request_bytes", "requests", "response_bytes", "thread_ns")
 
     def __init__(self) -> None:
         self.requests = 0
         self.request_bytes = 0
         self.response_bytes = 0
         self.thread_ns = 0
-        self.throttle_ns = 0
 
     def seen(self) -> ClientUse:
-        return ClientUse(self.requests, self.request_bytes, self.response_bytes, self.thread_ns, self.throttle_ns)
+        return ClientUse(self.requests, self.request_bytes, self.response_bytes, self.thread_ns)
 
 
 class _Seen(NamedTuple):
@@ -200,7 +198,6 @@ class ThreadRecorder:
         use.request_bytes += size_bytes + header_bytes
         use.response_bytes += response_bytes
         use.thread_ns += local_ns + send_ns
-        use.throttle_ns += throttle_ns
 
     def _recorder_of(self, request: str, version: int) -> _Recorder:
         recorder = self.recorders.get((request, version))

@@ -236,7 +236,10 @@ class ClientMetrics:
         ]
 
     def _rates(self, row: c.Metric, request: str | None) -> Iterator[tuple[Labels, tuple[float, ...]]]:
-        """Yield a rate and the mean throttle time (ms) of each client that `_totals` shows; that runs before."""
+        """Yield a rate and the mean throttle time (ms, of that kind of quota) of each client that `_totals` shows.
+
+        `_totals` runs before.
+        """
         manager = self._manager(request)
         if manager is not None:
             for share, numbers, throttle_ms in manager.numbers():
@@ -258,8 +261,7 @@ class ClientMetrics:
             else:
                 bytes_used = use.request_bytes if row is c.PRODUCE_BYTE_RATE else use.response_bytes
                 rate = windows[0].rate(bytes_used, now_s)
-            throttle_ms = use.throttle_ns / use.requests / 1e6 if use.requests else 0.0
-            yield ("", client), (rate, throttle_ms)
+            yield ("", client), (rate, 0.0)  # no quota of this kind throttles
 
     def _manager(self, request: str | None) -> RateManager | None:
         """Return the manager of the quota that a rate is for; None without limits of its kind."""
