@@ -132,7 +132,9 @@ class Window:
             self._marks = [self._marks[1], (now_s, count)]
         # Why the floor: Kafka counts a window that is not full yet as at least one full sample.
         elapsed_s = max(now_s - then_s, WINDOW_S)
-        return (count - count_then) / elapsed_s
+        return (
+            max(0.0, count - count_then) / elapsed_s
+        )  # Why the bound: a client that was forgotten counts from 0 again
 
 
 class Sensor:

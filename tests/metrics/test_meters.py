@@ -81,6 +81,15 @@ def test_a_burst_fades_alike_whenever_the_scrapes_are() -> None:
     assert often.rates(70.0)[0] == pytest.approx(200 * (1 - math.exp(-5 / 60)) * math.exp(-1))
 
 
+def test_a_count_that_starts_again_makes_no_negative_rate() -> None:
+    window = Window(0.0)
+    assert window.rate(900, 30.0) == 30
+    window.rate(10, 60.0)
+    assert window.rate(20, 75.0) == 0
+    window.rate(20, 90.0)
+    assert window.rate(610, 100.0) == 15
+
+
 def test_quantiles() -> None:
     histogram = Histogram()
     for value in range(1, 1001):

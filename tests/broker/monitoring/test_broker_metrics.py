@@ -16,7 +16,7 @@ from barnabas.broker.monitoring.topic_stats import FAILED_PRODUCE
 from barnabas.common.clock import FakeClock
 from barnabas.metrics.page.exposition import Exposition
 from barnabas.metrics.registry import Registry
-from barnabas.metrics.request_metrics import CLIENTS_MAX, RequestMetrics
+from barnabas.metrics.request_metrics import CLIENTS_MAX, RequestMetrics, ThreadRecorder
 from barnabas.metrics.table import catalogue
 from tests.support.broker.broker_rig import BrokerRig, batch, produce, state
 
@@ -160,6 +160,27 @@ def test_clients_are_counted_limited_and_dropped() -> None:
     for number in range(3 * CLIENTS_MAX):
         record(f"made-up-{number}")
     assert Exposition(rig.registry).render().count(b"barnabas_client_requests_total{") <= CLIENTS_MAX
+
+
+def test_the_page_shows_so_many_clients_those_that_were_active_last() -> None:
+    rig = make_rig()
+    requests = RequestMetrics(rig.registry)
+    ClientMetrics(rig.registry, requests)
+    threads = [requests._threads.setdefault(ident, ThreadRecorder(requests._add)) for ident in (-1, -2)]
+    times = (0, 0, 0, 0, 0, 0)
+
+    def shown() -> set[str]:
+        page = Exposition(rig.registry).render().decode()
+        return {line.split('"')[1] for line in page.splitlines() if line.startswith("kafka_server_produce_byte_rate{")}
+
+    for number in range(CLIENTS_MAX):
+        for ident, thread in enumerate(threads):
+            thread.record("Produce", 9, times, 70, client_id=f"{ident}-{number}")
+    assert len(shown()) == CLIENTS_MAX
+    rig.advance_ms(1000)
+    for number in range(CLIENTS_MAX):
+        threads[1].record("Produce", 9, times, 70, client_id=f"1-{number}")
+    assert shown() == {f"1-{number}" for number in range(CLIENTS_MAX)}
 
 
 def test_a_scrape_of_a_thousand_partitions_is_quick() -> None:
