@@ -123,7 +123,7 @@ ROWS: Final = (
         (
             Panel(
                 "Rejected batches",
-                "By reason: too large (in bytes), wrong checksum, out of sequence, or failed otherwise.",
+                "By reason: too large (in bytes), wrong checksum, invalid offsets or sequence, or failed otherwise.",
                 tuple(
                     (
                         f'sum(rate({_METRICS}_{name}_total{{{BROKER}, topic=""}}{RATE}))',
@@ -132,7 +132,7 @@ ROWS: Final = (
                     for name, legend in (
                         ("bytesrejected", "bytes too large"),
                         ("invalidmessagecrcrecords", "wrong checksum"),
-                        ("invalidoffsetorsequencerecords", "out of sequence"),
+                        ("invalidoffsetorsequencerecords", "invalid offsets or sequence"),
                         ("failedproducerequests", "failed produces"),
                         ("failedfetchrequests", "failed fetches"),
                     )

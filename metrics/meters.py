@@ -21,7 +21,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final, NamedTuple
 
-#: Yammer's decay: one, five and fifteen minutes, ticked each five seconds.
+#: Yammer's decay: one, five and fifteen minutes. Yammer ticks each five seconds, a reading not more often than that.
 _TICK_S: Final = 5.0
 _RATE_MINUTES: Final = (1, 5, 15)
 #: Kafka's client library looks back two samples of this length: over the last half to whole minute.
@@ -99,17 +99,17 @@ class Meter:
         count = self.count
         elapsed_s = now_s - self._started_s
         mean = count / elapsed_s if elapsed_s > 0 else 0.0
-        ticks = int((now_s - self._ticked_s) / _TICK_S)
-        if ticks > 0:
-            self._tick(ticks, count)
+        if now_s - self._ticked_s >= _TICK_S:
+            self._tick(now_s, count)
         rates = self._rates
         return count, Rates(mean, mean, mean, mean) if rates is None else Rates(mean, rates[0], rates[1], rates[2])
 
-    def _tick(self, ticks: int, count: int) -> None:
-        elapsed_s = ticks * _TICK_S
+    def _tick(self, now_s: float, count: int) -> None:
+        # Why the whole time since the last tick: the count has all events of it, however late the reading comes.
+        elapsed_s = now_s - self._ticked_s
         rate = (count - self._ticked_count) / elapsed_s
         self._ticked_count = count
-        self._ticked_s += elapsed_s
+        self._ticked_s = now_s
         if self._rates is None:
             self._rates = [rate, rate, rate]
             return
@@ -132,7 +132,9 @@ class Window:
             self._marks = [self._marks[1], (now_s, count)]
         # Why the floor: Kafka counts a window that is not full yet as at least one full sample.
         elapsed_s = max(now_s - then_s, WINDOW_S)
-        return (count - count_then) / elapsed_s
+        return (
+            max(0.0, count - count_then) / elapsed_s
+        )  # Why the bound: a client that was forgotten counts from 0 again
 
 
 class Sensor:

@@ -7,8 +7,9 @@ Rules
 2. Fetch is counted twice, as in Kafka: under `FetchConsumer` or `FetchFollower`, and under `Fetch`. The scrape adds the
    two for `Fetch`, so that recording does not.
 3. The number of requests is the sum of the buckets, so the histogram and the rate of one scrape always agree.
-4. Clients choose their client ids, so their number has an upper limit (`CLIENTS_MAX`). A thread that reaches it starts
-   again with none. Prometheus sees the reset of a counter.
+4. Clients choose their client ids, so their length (`client_ids.py`) and their number in each thread (`CLIENTS_MAX`)
+   are bounded. A thread that reaches the number forgets the tenth that was idle for the longest time. What a client
+   used there still counts while another thread knows it, so its totals do not decrease.
 
 Threads: any; each has its own recorder. The scraper reads.
 """
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final, NamedTuple
 
+from barnabas.metrics.client_ids import bounded
 from barnabas.metrics.histograms import BOUNDS, BOUNDS_NS, SUM
 from barnabas.metrics.meters import Meter
 from barnabas.metrics.registry import Registry
@@ -47,6 +49,7 @@ NS_PER_MS: Final = 1e6
 Times = tuple[int, int, int, int, int, int]
 
 CLIENTS_MAX: Final = 1000
+_FORGOTTEN: Final = CLIENTS_MAX // 10  # at once: finding those that are idle costs a pass over all
 
 _FETCH: Final = "Fetch"
 _FETCH_OF: Final = {False: "FetchConsumer", True: "FetchFollower"}
@@ -59,7 +62,6 @@ class ClientUse(NamedTuple):
     request_bytes: int = 0
     response_bytes: int = 0
     thread_ns: int = 0
-    throttle_ns: int = 0
 
 
 NOTHING: Final = ClientUse()
@@ -73,20 +75,31 @@ class ThreadUse(NamedTuple):
     response_bytes: int
 
 
+class _Client:
+    """A client that a thread knows; written by that thread."""
+
+    __slots__ = ("name", "recorders", "turn")
+
+    def __init__(self, name: str) -> None:
+        self.name = name  # fixed before start
+        self.turn = 0  # of the thread, at the client's last request
+        self.recorders: list[_Recorder] = []  # those that count it
+
+
 class _Use:
     """The counters of a ClientUse."""
 
-    __slots__ = ("request_bytes", "requests", "response_bytes", "thread_ns", "throttle_ns")
+    __slots__ = ("client", "request_bytes", "requests", "response_bytes", "thread_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, client: _Client) -> None:
+        self.client = client  # fixed before start
         self.requests = 0
         self.request_bytes = 0
         self.response_bytes = 0
         self.thread_ns = 0
-        self.throttle_ns = 0
 
     def seen(self) -> ClientUse:
-        return ClientUse(self.requests, self.request_bytes, self.response_bytes, self.thread_ns, self.throttle_ns)
+        return ClientUse(self.requests, self.request_bytes, self.response_bytes, self.thread_ns)
 
 
 class _Seen(NamedTuple):
@@ -94,7 +107,7 @@ class _Seen(NamedTuple):
 
     requests: int
     cells: list[list[float]]  # one for each row
-    clients: dict[str, ClientUse]
+    clients: dict[str, tuple[_Use, ClientUse]]  # the counters, and what they were at that moment
     header_bytes: int
     ok_count: int
 
@@ -102,16 +115,17 @@ class _Seen(NamedTuple):
 class _Recorder:
     """One thread's requests of one API and version; written by that thread."""
 
-    __slots__ = ("client", "clients", "count", "header_bytes", "name", "ok_count", "tally", "use", "version")
+    __slots__ = ("client", "clients", "count", "header_bytes", "name", "ok_count", "tally", "thread", "use", "version")
 
-    def __init__(self, name: str, version: int) -> None:
+    def __init__(self, thread: ThreadRecorder, name: str, version: int) -> None:
+        self.thread = thread  # fixed before start
         self.name = name  # fixed before start; "" before the first request
         self.version = version  # fixed before start
         self.tally = Tally(_BOUNDS)  # a column for each row
         self.count = self.tally.count  # Why: saves a lookup for each request
         self.clients: dict[str, _Use] = {}
         self.client: str | None = None  # of the last request
-        self.use = _Use()  # what `client` has used
+        self.use = _Use(_Client(""))  # what `client` has used
         self.header_bytes = 0
         self.ok_count = 0
 
@@ -120,12 +134,23 @@ class _Recorder:
         name = client_id if client_id is not None else ""
         if name != self.client:
             use = self.clients.get(name)
-            if use is None:
-                if len(self.clients) >= CLIENTS_MAX:
-                    self.clients = {}
-                use = self.clients[name] = _Use()
+            if use is None:  # Why only now bounded: known clients with short ids pay nothing for it
+                name = bounded(name)
+                use = self.clients.get(name) or self._new(name)
             self.client, self.use = name, use
         return self.use
+
+    def _new(self, name: str) -> _Use:
+        client = self.thread.client(name)
+        client.recorders.append(self)
+        use = self.clients[name] = _Use(client)
+        return use
+
+    def forget(self, name: str) -> None:
+        """Drop the counters of that client."""
+        del self.clients[name]
+        if self.client == name:
+            self.client = None
 
     def cells(self) -> list[list[float]]:
         """Return a histogram's cell for each row, with times in milliseconds. For any thread."""
@@ -137,19 +162,21 @@ class _Recorder:
     def seen(self) -> _Seen:
         """Return a copy of all numbers. For any thread."""
         cells = self.cells()
-        clients = {client: use.seen() for client, use in list(self.clients.items())}
+        clients = {client: (use, use.seen()) for client, use in list(self.clients.items())}
         return _Seen(_count(cells), cells, clients, self.header_bytes, self.ok_count)
 
 
 class ThreadRecorder:
     """One thread's records. Written by that thread, or by a later one that got its identity."""
 
-    __slots__ = ("_add", "_last", "recorders")
+    __slots__ = ("_add", "_last", "_turn", "clients", "recorders")
 
     def __init__(self, add: Callable[[str, int], None]) -> None:
         self._add = add  # fixed before start; called for a request and version that are new to this thread
-        self._last = _Recorder("", 0)
+        self._last = _Recorder(self, "", 0)
+        self._turn = 0  # counts the requests
         self.recorders: dict[tuple[str, int], _Recorder] = {}
+        self.clients: dict[str, _Client] = {}
 
     def record(
         self,
@@ -194,13 +221,28 @@ class ThreadRecorder:
         use.request_bytes += size_bytes + header_bytes
         use.response_bytes += response_bytes
         use.thread_ns += local_ns + send_ns
-        use.throttle_ns += throttle_ns
+        self._turn = use.client.turn = self._turn + 1
+
+    def client(self, name: str) -> _Client:
+        """Return the client of that name. A new one takes the place of one that is idle (rule 4)."""
+        client = self.clients.get(name)
+        if client is None:
+            if len(self.clients) >= CLIENTS_MAX:
+                self._forget_idle()
+            client = self.clients[name] = _Client(name)
+        return client
+
+    def _forget_idle(self) -> None:
+        for client in sorted(self.clients.values(), key=_turn_of)[:_FORGOTTEN]:
+            del self.clients[client.name]
+            for recorder in client.recorders:
+                recorder.forget(client.name)
 
     def _recorder_of(self, request: str, version: int) -> _Recorder:
         recorder = self.recorders.get((request, version))
         if recorder is None:
             self._add(request, version)
-            recorder = self.recorders[request, version] = _Recorder(request, version)
+            recorder = self.recorders[request, version] = _Recorder(self, request, version)
         return recorder
 
 
@@ -215,6 +257,8 @@ class RequestMetrics:
         self._known: set[str] = set()  # names whose histograms are registered
         self._errors: dict[tuple[str, str], Meter] = {}
         self._seen: dict[tuple[int, str, int], _Seen] = {}  # owner: the scraper; by thread, request, version
+        # Owner: the scraper. What clients used in threads that have forgotten them, by request and client (rule 4).
+        self._forgotten: dict[str, dict[str, ClientUse]] = {}
         registry.before_scrape(self._look)
 
     def recorder(self) -> ThreadRecorder:
@@ -263,9 +307,12 @@ class RequestMetrics:
         uses: dict[str, ClientUse] = {}
         for (_, name, _), seen in self._seen.items():
             if request is None or name in _parts(request):
-                for client, use in seen.clients.items():
-                    before = uses.get(client, NOTHING)
-                    uses[client] = ClientUse(*(a + b for a, b in zip(before, use, strict=True)))
+                for client, (_, use) in seen.clients.items():
+                    _add_use(uses, client, use)
+        for name, forgotten in self._forgotten.items():
+            if request is None or name in _parts(request):
+                for client, use in forgotten.items():
+                    _add_use(uses, client, use)
         return uses
 
     def of_thread(self, thread: int | None) -> ThreadUse:
@@ -278,7 +325,17 @@ class RequestMetrics:
         )
 
     def _look(self) -> None:
+        before = self._seen
         self._seen = {key: recorder.seen() for key, recorder in self._recorders()}
+        for key, seen in before.items():
+            now = self._seen[key].clients
+            for client, (counters, _) in seen.clients.items():
+                if client not in now or now[client][0] is not counters:
+                    _add_use(self._forgotten.setdefault(key[1], {}), client, counters.seen())
+        if self._forgotten:
+            known = {client for seen in self._seen.values() for client in seen.clients}
+            for name, forgotten in list(self._forgotten.items()):
+                self._forgotten[name] = {client: use for client, use in forgotten.items() if client in known}
 
     def _recorders(self) -> list[tuple[tuple[int, str, int], _Recorder]]:
         """Return the recorders of all threads, by thread, request and version."""
@@ -313,6 +370,15 @@ class RequestMetrics:
 
     def _counter(self, request: str, version: int) -> Callable[[], int]:
         return lambda: self.count(request, version)
+
+
+def _turn_of(client: _Client) -> int:
+    return client.turn
+
+
+def _add_use(uses: dict[str, ClientUse], client: str, use: ClientUse) -> None:
+    before = uses.get(client, NOTHING)
+    uses[client] = ClientUse(*(a + b for a, b in zip(before, use, strict=True)))
 
 
 def _count(cells: list[list[float]]) -> int:

@@ -113,7 +113,9 @@ def _refuse_transaction(request: Request, message: ProduceRequest) -> Answer | N
     if transactional_id is not None and access.allows(rights.PRODUCE_TRANSACTION, transactional_id):
         return None
     if message.acks == 0:
-        return Close(f"produce with acks=0 failed: {rights.PRODUCE_TRANSACTION.error.name}")
+        error = rights.PRODUCE_TRANSACTION.error
+        codes = [int(error) for topic in message.topic_data for _ in topic.partition_data]
+        return Close(f"produce with acks=0 failed: {error.name}", error_codes=codes)
     return Reply(_refuse_all(message, rights.PRODUCE_TRANSACTION.error))
 
 
@@ -349,7 +351,8 @@ def _answer_silently(request: Request, reply: ProduceResponse) -> Answer:
         "with ack=0: %s",
         request.header.correlation_id, request.client_id, errors,
     )  # fmt: skip
-    return Close("produce with acks=0 failed")
+    codes = [int(p.error_code) for topic in reply.responses for p in topic.partition_responses]
+    return Close("produce with acks=0 failed", error_codes=codes)
 
 
 def _park(

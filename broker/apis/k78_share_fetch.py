@@ -151,20 +151,26 @@ class _ShareFetch:
     def _partitions(self) -> list[LedSharePartition]:
         """Return the share partitions to fetch from; the others are noted with their errors."""
         services, group_id = self._services, self._member.group_id
-        stats = services.replica_manager.stats
         found = []
+        topics = set()
         for place in self._wanted:
             error = self._places.error(place)
             if not error:
+                topic = self._places.topic(place)
+                topics.add(topic)
                 try:
-                    found.append(services.share_partitions.get(group_id, self._places.topic(place), place))
+                    found.append(services.share_partitions.get(group_id, topic, place))
                 except ApiError as refused:
                     error = refused.code
             if error:
                 self._errors[place] = error
-        for topic in {led.tp.topic for led in found}:
-            stats.topic(topic).count(SHARE_FETCHES)
+        self._count(SHARE_FETCHES, topics)
         return found
+
+    def _count(self, index: int, topics: set[str]) -> None:
+        stats = self._services.replica_manager.stats
+        for topic in topics:
+            stats.topic(topic).count(index)
 
     def _params(self) -> ShareFetchParams:
         services, message = self._services, self._message
@@ -194,10 +200,13 @@ class _ShareFetch:
         answered = {place: _error_data(place, error) for place, error in self._errors.items()}
         if self._operation is not None:
             answered.update(self._read(self._operation.results))
+        failed = set()
         for place, data in answered.items():
             redirect(services, request, self._places.topic(place), data, nodes, NodeEndpoint)
-            if data.error_code:
-                services.replica_manager.stats.topic(self._places.topic(place)).count(FAILED_SHARE_FETCH)
+            # Why not what it may not name: as in Kafka, and clients can invent names for ever.
+            if data.error_code and not self._places.error(place):
+                failed.add(self._places.topic(place))
+        self._count(FAILED_SHARE_FETCH, failed)
         epoch = message.share_session_epoch
         if epoch > INITIAL_EPOCH:
             named = services.share_partitions.sessions.answered(

@@ -113,7 +113,7 @@ class Session:
         self.idle: dict[Key, CachedPartition] = {}  # the one that was compared longest ago first
         self._woken: dict[Key, CachedPartition] = {}  # were idle when the last request began, and are due now
         self._watcher: Watcher | None = None  # of the last request; None: it may have no idle partitions
-        self._reads = 0  # how often all partitions would have been read
+        self._reads = 0  # how often all partitions were asked for
         self._fetched_ms = now_ms  # the time of the last request
         self._revisited_ms = now_ms
 
@@ -168,11 +168,6 @@ class Session:
         self._fetched_ms = now_ms
         self._resolve(topic_name)
         return [cached.item for cached in self.due.values()], stirred
-
-    def note_wait(self) -> None:
-        """Count that the request waits: all partitions would be read again when it completes."""
-        with self.lock:
-            self._reads += 1
 
     def woken(self) -> list[FetchItem]:
         """The partitions that were woken since the last request began."""

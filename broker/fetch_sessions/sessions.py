@@ -141,10 +141,7 @@ class IncrementalContext(FetchContext):
 
     def wait_keys(self) -> list[Hashable]:
         """See FetchContext: the session, which is checked when an idle partition of it was woken."""
-        if not self._has_idle:
-            return []
-        self._session.note_wait()
-        return [self._session]
+        return [self._session] if self._has_idle else []
 
     def woken(self) -> list[FetchItem]:
         """See FetchContext."""

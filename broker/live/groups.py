@@ -20,6 +20,7 @@ from barnabas.broker.coordinators.streams_groups.values import NO_TOPOLOGY_EPOCH
 from barnabas.broker.coordinators.streams_groups.values import Member as StreamsMember
 from barnabas.broker.coordinators.transactions.transaction import TxnState
 from barnabas.common.pages.live_shape import Group, Listed, Member, Transaction
+from barnabas.metrics.client_ids import bounded
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
@@ -58,7 +59,7 @@ def _classic(coordinator: GroupCoordinator, group: ClassicGroup, partition: int,
         {
             "member_id": member.member_id,
             "instance_id": member.instance_id,
-            "client_id": member.client_id,
+            "client_id": bounded(member.client_id),
             "host": member.client_host.lstrip("/"),
             "epoch": group.generation_id,
             "state": "joining" if member.awaiting_join else "syncing" if member.awaiting_sync else "member",
@@ -98,7 +99,7 @@ def _member(member: ConsumerMember | StreamsMember) -> Member:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
-        "client_id": member.client_id,
+        "client_id": bounded(member.client_id),
         "host": member.client_host.lstrip("/"),
         "epoch": member.epoch,
         "state": member.state.name.lower(),
@@ -132,7 +133,7 @@ def _share(group: ShareGroup, partition: int, look: Look) -> Group:
         {
             "member_id": member.member_id,
             "instance_id": None,
-            "client_id": member.client_id,
+            "client_id": bounded(member.client_id),
             "host": member.client_host.lstrip("/"),
             "epoch": member.epoch,
             "state": "stable" if member.epoch == group.assignment_epoch else "reconciling",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.requests.request_log import REMOTE, WAITING
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.pages.live_shape import STATIONS, FailedShape, Place, Requests, RequestShape
+from barnabas.metrics.client_ids import bounded
 from barnabas.protocol import headers
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.messages.k01_fetch import FetchRequest
@@ -50,7 +51,7 @@ class RequestViews:
             "api": api,
             "version": -1 if header is None else header.api_version,
             "correlation_id": -1 if header is None else header.correlation_id,
-            "client_id": None if header is None else header.client_id,
+            "client_id": None if header is None or header.client_id is None else bounded(header.client_id),
             "connection": request.context.connection_id,
             "listener": request.context.listener_name,
             "follower_id": follower_of(request),

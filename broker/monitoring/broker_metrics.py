@@ -18,7 +18,7 @@ from barnabas.broker.quotas.sensors import sanitized
 from barnabas.common import logs
 from barnabas.common.clock import NS_PER_S
 from barnabas.metrics.meters import Window
-from barnabas.metrics.request_metrics import NOTHING, ClientUse
+from barnabas.metrics.request_metrics import CLIENTS_MAX, ClientUse
 from barnabas.metrics.table import catalogue as c
 
 if TYPE_CHECKING:
@@ -200,8 +200,9 @@ def register_process(registry: Registry, clock: Clock, node_id: int, cluster_id:
 class ClientMetrics:
     """The use of the broker by each client id: totals, and the rates of Kafka's quotas.
 
-    A client without requests for an hour is no longer shown. Where a kind of quota has limits, its rates are those
-    that the quota measures, by user and client id. Owner: the scraper.
+    A client without requests for an hour is no longer shown. Of more than CLIENTS_MAX, those that were active last are
+    shown: clients choose their ids, and a page must not take longer than a visitor waits. Where a kind of quota has
+    limits, its rates are those that the quota measures, by user and client id. Owner: the scraper.
     """
 
     def __init__(self, registry: Registry, requests: RequestMetrics, quotas: ClientQuotas | None = None) -> None:
@@ -209,6 +210,7 @@ class ClientMetrics:
         self._quotas = quotas  # fixed before start
         self._requests = requests  # fixed before start
         self._seen: dict[str, tuple[ClientUse, float]] = {}  # by client id: use, and the time when it last changed
+        self._shown: frozenset[str] = frozenset()
         self._windows: dict[tuple[str, c.Metric], tuple[Window, Window]] = {}
         registry.table(
             (c.CLIENT_REQUESTS, c.CLIENT_REQUEST_BYTES, c.CLIENT_RESPONSE_BYTES, c.CLIENT_REQUEST_SECONDS),
@@ -229,14 +231,20 @@ class ClientMetrics:
             before, at_s = self._seen.get(client, (None, now_s))
             seen[client] = (use, now_s if use != before else at_s)
         self._seen = seen
+        active = [(at_s, client) for client, (_, at_s) in seen.items() if now_s - at_s < CLIENT_IDLE_S]
+        active.sort(key=lambda one: -one[0])
+        self._shown = frozenset(client for _, client in active[:CLIENTS_MAX])
         return [
             ((client,), (use.requests, use.request_bytes, use.response_bytes, use.thread_ns / NS_PER_S))
-            for client, (use, at_s) in seen.items()
-            if now_s - at_s < CLIENT_IDLE_S
+            for client, (use, _) in seen.items()
+            if client in self._shown
         ]
 
     def _rates(self, row: c.Metric, request: str | None) -> Iterator[tuple[Labels, tuple[float, ...]]]:
-        """Yield a rate and the mean throttle time (ms) of each client that `_totals` shows; that runs before."""
+        """Yield a rate and the mean throttle time (ms, of that kind of quota) of each client that `_totals` shows.
+
+        `_totals` runs before.
+        """
         manager = self._manager(request)
         if manager is not None:
             for share, numbers, throttle_ms in manager.numbers():
@@ -244,10 +252,10 @@ class ClientMetrics:
             return
         now_s = self._registry.now_s()
         uses = self._requests.client_uses(request)
-        for gone in [key for key in self._windows if key[1] is row and key[0] not in uses]:
+        for gone in [key for key in self._windows if key[1] is row and key[0] not in self._shown]:
             del self._windows[gone]
         for client, use in uses.items():
-            if now_s - self._seen.get(client, (NOTHING, now_s))[1] >= CLIENT_IDLE_S:
+            if client not in self._shown:
                 continue
             key = (client, row)
             if key not in self._windows:
@@ -258,8 +266,7 @@ class ClientMetrics:
             else:
                 bytes_used = use.request_bytes if row is c.PRODUCE_BYTE_RATE else use.response_bytes
                 rate = windows[0].rate(bytes_used, now_s)
-            throttle_ms = use.throttle_ns / use.requests / 1e6 if use.requests else 0.0
-            yield ("", client), (rate, throttle_ms)
+            yield ("", client), (rate, 0.0)  # no quota of this kind throttles
 
     def _manager(self, request: str | None) -> RateManager | None:
         """Return the manager of the quota that a rate is for; None without limits of its kind."""

@@ -35,10 +35,6 @@ _ROWS: Final = (
     c.BYTES_REJECTED_PER_SEC,
     c.FAILED_PRODUCE_REQUESTS_PER_SEC,
     c.FAILED_FETCH_REQUESTS_PER_SEC,
-    c.INVALID_MAGIC_NUMBER_RECORDS_PER_SEC,
-    c.INVALID_MESSAGE_CRC_RECORDS_PER_SEC,
-    c.INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC,
-    c.NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC,
     c.FETCH_MESSAGE_CONVERSIONS_PER_SEC,
     c.PRODUCE_MESSAGE_CONVERSIONS_PER_SEC,
     c.TOTAL_SHARE_FETCH_REQUESTS_PER_SEC,
@@ -51,22 +47,23 @@ _BYTES_IN: Final = 1
 _RECORDS_IN: Final = 2
 _FETCHES: Final = 3
 _BYTES_OUT: Final = 4
-BYTES_REJECTED: Final = 5
+_BYTES_REJECTED: Final = 5
 FAILED_PRODUCE: Final = 6
 FAILED_FETCH: Final = 7
-INVALID_MAGIC: Final = 8
-INVALID_CRC: Final = 9
-INVALID_SEQUENCE: Final = 10
-NO_KEY: Final = 11
-SHARE_FETCHES: Final = 14
-FAILED_SHARE_FETCH: Final = 15
-SHARE_ACKNOWLEDGEMENTS: Final = 16
-FAILED_SHARE_ACKNOWLEDGEMENT: Final = 17
+SHARE_FETCHES: Final = 10
+FAILED_SHARE_FETCH: Final = 11
+SHARE_ACKNOWLEDGEMENTS: Final = 12
+FAILED_SHARE_ACKNOWLEDGEMENT: Final = 13
+# As in Kafka, no topic has series of these.
 _BROKER_ROWS: Final = (
     c.REPLICATION_BYTES_IN_PER_SEC,
     c.REPLICATION_BYTES_OUT_PER_SEC,
     c.REASSIGNMENT_BYTES_IN_PER_SEC,
     c.REASSIGNMENT_BYTES_OUT_PER_SEC,
+    c.NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC,
+    c.INVALID_MAGIC_NUMBER_RECORDS_PER_SEC,
+    c.INVALID_MESSAGE_CRC_RECORDS_PER_SEC,
+    c.INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC,
 )
 
 
@@ -131,13 +128,14 @@ class _Own:
 class TopicStats:
     """The counts of one topic."""
 
-    __slots__ = ("_cells", "_meters", "_of_thread", "_seen")
+    __slots__ = ("_cells", "_looked_s", "_meters", "_of_thread", "_seen")
 
-    def __init__(self, of_thread: Callable[[], tuple[_Cell, _Sizes]]) -> None:
+    def __init__(self, of_thread: Callable[[], tuple[_Cell, _Sizes]], now_s: float) -> None:
         self._of_thread = of_thread  # fixed before start; returns the calling thread's cells for all topics
         self._cells: dict[int, _Own] = {}  # owner of each: the thread of that identity
         self._meters: dict[int, Meter] = {}  # owner: the scraper; by index of a count above 0
         self._seen: list[int] = []  # owner: the scraper
+        self._looked_s = now_s  # owner: the scraper; when it last looked, at first when the topic was made
 
     def appended(self, size_bytes: int, records: int) -> None:
         """Count a produce to one partition."""
@@ -147,18 +145,18 @@ class TopicStats:
         own.sizes.add(size_bytes, records)
 
     def fetched(self, n: int = 1) -> None:
-        """Count `n` reads of one partition."""
+        """Count `n` requests for one partition."""
         self.count(_FETCHES, n)
 
     def sent(self, size_bytes: int) -> None:
         """Count bytes of records sent to a client."""
         self.count(_BYTES_OUT, size_bytes)
 
-    def refused(self, kind: int | None, n: int, *, is_failure: bool) -> None:
-        """Count a rejected produce. `kind`, one of the constants above, is counted `n` times as well."""
+    def refused(self, bytes_rejected: int, *, is_failure: bool) -> None:
+        """Count a rejected produce, and the bytes of a batch that is too large."""
         self.count(_PRODUCES)
-        if kind is not None:
-            self.count(kind, n)
+        if bytes_rejected:
+            self.count(_BYTES_REJECTED, bytes_rejected)
         if is_failure:
             self.count(FAILED_PRODUCE)
 
@@ -187,11 +185,13 @@ class TopicStats:
     def meters(self, registry: Registry) -> Iterator[tuple[Metric, Meter]]:
         """Yield a meter for each count above 0. For the scraper."""
         self._seen = self.totals()
+        since_s, self._looked_s = self._looked_s, registry.now_s()
         for index, total in enumerate(self._seen):
             if total:
                 meter = self._meters.get(index)
                 if meter is None:
-                    meter = self._meters[index] = Meter(registry.now_s(), partial(self._seen_at, index))
+                    # Why since then: it was 0 at the last look, so these events are of the time since.
+                    meter = self._meters[index] = Meter(since_s, partial(self._seen_at, index))
                 yield _ROWS[index], meter
 
     def _seen_at(self, index: int) -> int:
@@ -231,11 +231,15 @@ class BrokerTopicStats:
         self._sizes = BatchSizes(registry)  # fixed before start
         self._broker: dict[int, _Cell] = {}  # owner of each: the thread of that identity
         self._topics: dict[str, TopicStats] = {}  # any thread sets a key to an equivalent value
-        replication_in, replication_out, reassignment_in, reassignment_out = map(registry.meter, _BROKER_ROWS)
-        self.replication_bytes_in = replication_in.mark  # fixed before start
-        self.replication_bytes_out = replication_out.mark  # fixed before start
-        self.reassignment_bytes_in = reassignment_in.mark  # fixed before start
-        self.reassignment_bytes_out = reassignment_out.mark  # fixed before start
+        meters = {row: registry.meter(row) for row in _BROKER_ROWS}
+        # Fixed before start:
+        self.replication_bytes_in = meters[c.REPLICATION_BYTES_IN_PER_SEC].mark
+        self.replication_bytes_out = meters[c.REPLICATION_BYTES_OUT_PER_SEC].mark
+        self.reassignment_bytes_in = meters[c.REASSIGNMENT_BYTES_IN_PER_SEC].mark
+        self.reassignment_bytes_out = meters[c.REASSIGNMENT_BYTES_OUT_PER_SEC].mark
+        self.records_without_key = meters[c.NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC].mark
+        self.invalid_crc = meters[c.INVALID_MESSAGE_CRC_RECORDS_PER_SEC].mark
+        self.invalid_offset_or_sequence = meters[c.INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC].mark
         for index, row in enumerate(_ROWS):
             registry.meter_of(row, partial(self._total, index))
         registry.source(self._of_topics)
@@ -243,7 +247,9 @@ class BrokerTopicStats:
     def topic(self, name: str) -> TopicStats:
         """Return the counts of a topic."""
         stats = self._topics.get(name)
-        return stats if stats is not None else self._topics.setdefault(name, TopicStats(self._of_thread))
+        if stats is not None:
+            return stats
+        return self._topics.setdefault(name, TopicStats(self._of_thread, self._registry.now_s()))
 
     def remove(self, name: str) -> None:
         """Drop a topic that has left this broker. Its counts stay in the broker's series."""

@@ -27,14 +27,13 @@ from barnabas.broker.quotas.rates import (
     refill_ms,
     throttle_ms,
 )
-from barnabas.common import digests
+from barnabas.metrics import client_ids
 from barnabas.metrics.meters import AvgMax
 
 EXPIRY_MS: Final = 3_600_000
 # Why not Final: a test changes it, and compiled code would ignore that.
 SENSORS_MAX = 10_000
 DROPPED_SHARE: Final = 10  # one in so many is dropped at once
-NAME_MAX: Final = 250  # characters of a cut client id; others are shorter
 
 
 class RateSensor:
@@ -139,7 +138,7 @@ class Sensors(Generic[S]):
         """Replace the limit of each sensor. Those of cut names are dropped, since their limit cannot be looked up."""
         with self._lock:
             for sensor in list(self._by_share.values()):
-                if len(sensor.share.client_id) >= NAME_MAX:
+                if len(sensor.share.client_id) >= client_ids.NAME_MAX:
                     del self._by_share[sensor.share]
                 else:
                     sensor.limit = limit_of(sensor.share)
@@ -167,10 +166,9 @@ class Sensors(Generic[S]):
 
 def bounded(share: Share) -> Share:
     """Return a share with a client id of bounded length (rule 2)."""
-    if len(share.client_id) < NAME_MAX:
+    if len(share.client_id) < client_ids.NAME_MAX:
         return share
-    digest = digests.digest("sha256", share.client_id.encode("utf-8", "surrogatepass")).hex()
-    return share._replace(client_id=f"{share.client_id[: NAME_MAX - 33]}~{digest[:32]}")
+    return share._replace(client_id=client_ids.bounded(share.client_id))
 
 
 def sanitized(user: str) -> str:

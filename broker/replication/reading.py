@@ -242,7 +242,8 @@ class FetchReader:
         left = params.max_bytes
         wants_one = True
         results: list[Read] = []
-        self._count(items)
+        if moved is not None:  # Why not again: Kafka counts requests (TotalFetchRequestsPerSec), not their second reads
+            self._count(items)
         is_outdated = params.is_from_follower and self.hosted.metadata_cache.snapshot.is_outdated(
             params.replica_id, params.replica_epoch
         )
@@ -261,7 +262,7 @@ class FetchReader:
         return follower_id not in partition.isr and self._quota.holds_back(partition.tp)
 
     def _count(self, items: Sequence[FetchItem]) -> None:
-        """Count the reads (TotalFetchRequestsPerSec), those of neighbours of the same topic at once."""
+        """Count partitions (TotalFetchRequestsPerSec), those of neighbours of the same topic at once."""
         topic = ""
         count = 0
         for item in items:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.monitoring.topic_stats import BYTES_REJECTED, INVALID_CRC, INVALID_SEQUENCE, BrokerTopicStats
+from barnabas.broker.monitoring.topic_stats import BrokerTopicStats
 from barnabas.broker.replication.delayed.delayed_produce import DelayedAppend
 from barnabas.broker.replication.delayed.expirations import Expirations
 from barnabas.broker.replication.hosted_partitions import HostedPartitions
@@ -31,7 +31,11 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.reading import FetchReader
 from barnabas.broker.replication.replica_selector import make_selector
 from barnabas.broker.replication.replication_quota import ReplicationQuotas
-from barnabas.broker.storage.log.log_types import AppendOrigin
+from barnabas.broker.storage.log.log_types import (
+    AppendOrigin,
+    InvalidOffsetOrSequenceError,
+    RecordValidationError,
+)
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -168,7 +172,7 @@ class ReplicaManager:
                 guard=guard,
             )
         except ApiError as error:
-            self._count_failed_append(tp, error.code, len(records))
+            self._count_failed_append(tp, error, len(records))
             if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 log.info("%s", error.message)
             raise
@@ -260,16 +264,18 @@ class ReplicaManager:
 
     # Metrics
 
-    def _count_failed_append(self, tp: TopicPartition, error: ErrorCode, size: int) -> None:
-        kind: int | None = None
-        n = 1
-        if error in TOO_LARGE:
-            kind, n = BYTES_REJECTED, size
-        elif error == ErrorCode.CORRUPT_MESSAGE:
-            kind = INVALID_CRC
-        elif error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            kind = INVALID_SEQUENCE
-        self.stats.topic(tp.topic).refused(kind, n, is_failure=error not in EXPECTED_APPEND_ERRORS)
+    def _count_failed_append(self, tp: TopicPartition, error: ApiError, size: int) -> None:
+        code, stats = error.code, self.stats
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return  # Why, as in Kafka: clients can invent names for ever, and each would get series
+        if code == ErrorCode.CORRUPT_MESSAGE:
+            stats.invalid_crc()
+        elif isinstance(error, InvalidOffsetOrSequenceError):
+            stats.invalid_offset_or_sequence()
+        elif isinstance(error, RecordValidationError):
+            stats.records_without_key(error.keyless)
+        is_failure = code not in EXPECTED_APPEND_ERRORS
+        stats.topic(tp.topic).refused(size if code in TOO_LARGE else 0, is_failure=is_failure)
 
     def _register_gauges(self) -> None:
         gauges: list[tuple[catalogue.Metric, Callable[[Partition], bool]]] = [

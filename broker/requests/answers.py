@@ -48,14 +48,15 @@ class NoReply:
 class Close:
     """Close the connection: the only way to report an error where no response may be sent.
 
-    `level` is that of the log line (of `logging`).
+    `level` is that of the log line (of `logging`). `error_codes` are those of the response that may not be sent.
     """
 
-    __slots__ = ("level", "reason")
+    __slots__ = ("error_codes", "level", "reason")
 
-    def __init__(self, reason: str = "", level: int = logging.INFO) -> None:
+    def __init__(self, reason: str = "", level: int = logging.INFO, error_codes: list[int] | None = None) -> None:
         self.reason = reason
         self.level = level
+        self.error_codes = error_codes
 
 
 #: The end of a request.

@@ -300,6 +300,8 @@ class Dispatcher:
             request.api_throttle_ms = answer.throttle_time_ms
         else:
             request.action = Action.CLOSE
+            if answer.error_codes is not None:
+                self._request_log.closed(request, answer.error_codes)
             log.log(
                 answer.level,
                 "closing connection %s instead of answering %s: %s",

@@ -32,6 +32,7 @@ from barnabas.common import logs
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER
 from barnabas.common.threads import SHARED_INT_MAX
+from barnabas.metrics.client_ids import bounded
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request import Request
     from barnabas.metrics.registry import Registry
     from barnabas.metrics.request_metrics import RequestMetrics, ThreadRecorder, Times
+    from barnabas.protocol.headers import RequestHeader
     from barnabas.protocol.schema import Message
 
 log = logging.getLogger(REQUEST_LOGGER)
@@ -190,6 +192,10 @@ class RequestLog:
                 self._count_errors(request, codes)
                 return
 
+    def closed(self, request: Request, codes: list[int]) -> None:
+        """Count and log the error codes of a response in place of which the connection is closed."""
+        self._count_errors(request, codes)
+
     def _count_errors(self, request: Request, codes: list[int]) -> None:
         assert request.api is not None
         counts = Counter(codes)
@@ -245,7 +251,7 @@ class RequestLog:
             api.name,
             header.api_version,
             header.correlation_id,
-            header.client_id,
+            _client_of(header),
             request.context.connection_id,
             request.size_bytes,
             request.received_ns,
@@ -277,7 +283,7 @@ class RequestLog:
                 api.name,
                 header.api_version,
                 header.correlation_id,
-                header.client_id,
+                _client_of(header),
                 request.context.connection_id,
                 names,
             )
@@ -303,6 +309,11 @@ class RequestLog:
                 }
             },
         )
+
+
+def _client_of(header: RequestHeader) -> str | None:
+    """Return a client id as it is kept (rule 4)."""
+    return header.client_id if header.client_id is None else bounded(header.client_id)
 
 
 def _keep(ring: list[Any], item: SlowRequest | FailedRequest) -> None:

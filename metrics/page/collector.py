@@ -161,7 +161,8 @@ class RegistryCollector(Collector):
                 return None
         if isinstance(instrument, Meter):
             count, rates = instrument.snapshot(now_s)
-            return (rates.one_minute / 1e9, count) if row.kind is Kind.RATIO else (count, *rates)
+            # Why the bound: handlers report their idle time late, so a minute may seem to have more than 60 s of it.
+            return (min(1.0, rates.one_minute / 1e9), count) if row.kind is Kind.RATIO else (count, *rates)
         if isinstance(instrument, Counter):
             return (instrument.count,)
         if isinstance(instrument, Sensor):

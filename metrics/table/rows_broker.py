@@ -92,7 +92,7 @@ REASSIGNMENT_BYTES_OUT_PER_SEC = _topic_meter(
     "ReassignmentBytesOutPerSec", "Bytes fetched by followers during a reassignment.", "bytes"
 )
 NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC = _topic_meter(
-    "NoKeyCompactedTopicRecordsPerSec", "Batches rejected by a compacted topic because a record has no key."
+    "NoKeyCompactedTopicRecordsPerSec", "Records without a key that compacted topics rejected."
 )
 INVALID_MAGIC_NUMBER_RECORDS_PER_SEC = _topic_meter(
     "InvalidMagicNumberRecordsPerSec", "Batches rejected because of their magic byte."
@@ -101,7 +101,8 @@ INVALID_MESSAGE_CRC_RECORDS_PER_SEC = _topic_meter(
     "InvalidMessageCrcRecordsPerSec", "Batches rejected because of a wrong checksum."
 )
 INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC = _topic_meter(
-    "InvalidOffsetOrSequenceRecordsPerSec", "Batches rejected because of offsets or sequence numbers out of order."
+    "InvalidOffsetOrSequenceRecordsPerSec",
+    "Batches rejected because of invalid offsets, a negative sequence number or control records.",
 )
 
 # --- purgatories, fetch sessions

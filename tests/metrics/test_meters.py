@@ -59,6 +59,37 @@ def test_rates_follow_the_last_minutes() -> None:
     assert meter.snapshot(910.0)[1].mean == pytest.approx(meter.count / 910)
 
 
+@pytest.mark.parametrize(("first_s", "every_s"), [(9.9, 10.0), (14.9, 15.0), (14.9, 30.0), (6.0, 6.0), (3.0, 4.9)])
+def test_a_steady_rate_is_shown_at_once_whenever_the_scrapes_are(first_s: float, every_s: float) -> None:
+    count = 0
+    meter = Meter(0.0, lambda: count)
+    for number in range(20):
+        now_s = first_s + number * every_s
+        count = round(1000 * now_s)
+        assert meter.rates(now_s) == pytest.approx((1000, 1000, 1000))
+
+
+def test_a_burst_fades_alike_whenever_the_scrapes_are() -> None:
+    often, rarely = Meter(0.0), Meter(0.0)
+    for meter in (often, rarely):
+        meter.rates(5.0)
+        meter.mark(1000)
+        meter.rates(10.0)
+    for second in range(16, 70, 6):
+        often.rates(float(second))
+    assert often.rates(70.0) == pytest.approx(rarely.rates(70.0))
+    assert often.rates(70.0)[0] == pytest.approx(200 * (1 - math.exp(-5 / 60)) * math.exp(-1))
+
+
+def test_a_count_that_starts_again_makes_no_negative_rate() -> None:
+    window = Window(0.0)
+    assert window.rate(900, 30.0) == 30
+    window.rate(10, 60.0)
+    assert window.rate(20, 75.0) == 0
+    window.rate(20, 90.0)
+    assert window.rate(610, 100.0) == 15
+
+
 def test_quantiles() -> None:
     histogram = Histogram()
     for value in range(1, 1001):

@@ -11,8 +11,8 @@ Threads: any; a large batch is walked without the interpreter's lock.
 #define LARGE (256 * 1024)
 
 typedef struct {
-    int64_t timestamp_min, timestamp_max;
-    int is_contiguous, has_keyless;
+    int64_t timestamp_min, timestamp_max, keyless;
+    int is_contiguous;
     char error[96]; /* empty: none */
 } Summary;
 
@@ -112,7 +112,7 @@ static int walk_record(Cursor *cursor, int64_t index, Summary *summary)
         varint(&record, &length, summary) || skip_field(&record, length, summary))
         return -1;
     if (length < 0)
-        summary->has_keyless = 1;
+        summary->keyless++;
     if (varint(&record, &length, summary) || skip_field(&record, length, summary) ||
         varint(&record, &headers, summary))
         return -1;
@@ -145,7 +145,7 @@ static int walk(const uint8_t *data, Py_ssize_t size, int64_t count, Summary *su
 
 static PyObject *summarize(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
-    Summary summary = {0, 0, 1, 0, ""};
+    Summary summary = {0, 0, 0, 1, ""};
     Py_buffer payload;
     long long count;
     int failed;
@@ -171,8 +171,8 @@ static PyObject *summarize(PyObject *module, PyObject *const *args, Py_ssize_t n
         PyErr_SetString(((State *)PyModule_GetState(module))->malformed, summary.error);
         return NULL;
     }
-    return Py_BuildValue("LLOO", (long long)summary.timestamp_min, (long long)summary.timestamp_max,
-                         summary.is_contiguous ? Py_True : Py_False, summary.has_keyless ? Py_True : Py_False);
+    return Py_BuildValue("LLOL", (long long)summary.timestamp_min, (long long)summary.timestamp_max,
+                         summary.is_contiguous ? Py_True : Py_False, (long long)summary.keyless);
 }
 
 static int module_exec(PyObject *module)
@@ -201,8 +201,8 @@ static int module_clear(PyObject *module)
 
 static PyMethodDef methods[] = {
     {"summarize", (PyCFunction)(void (*)(void))summarize, METH_FASTCALL,
-     "summarize(payload, count): (least, greatest timestamp delta, whether the offset deltas are 0, 1, 2 ..., whether a "
-     "key is missing). Raises MalformedMessageError."},
+     "summarize(payload, count): (least, greatest timestamp delta, whether the offset deltas are 0, 1, 2 ..., the number "
+     "of missing keys). Raises MalformedMessageError."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -31,13 +31,13 @@ _VARINT_SHIFT_LAST: Final = 27
 _VARLONG_SHIFT_LAST: Final = 62
 _BAD_VARINT: Final = "a varint is cut short, or longer than its type"
 
-Summary = tuple[int, int, bool, bool]
+Summary = tuple[int, int, bool, int]
 
 
 class RecordsSummary:
     """The result of a full walk over `payload`; timestamps are deltas to the batch's base timestamp."""
 
-    __slots__ = ("has_keyless", "offsets_are_contiguous", "payload", "timestamp_delta_max", "timestamp_delta_min")
+    __slots__ = ("keyless", "offsets_are_contiguous", "payload", "timestamp_delta_max", "timestamp_delta_min")
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class RecordsSummary:
         timestamp_delta_min: int,
         timestamp_delta_max: int,
         offsets_are_contiguous: bool,
-        has_keyless: bool,
+        keyless: int,
     ) -> None:
         self.payload = payload
         self.timestamp_delta_min = timestamp_delta_min
         self.timestamp_delta_max = timestamp_delta_max
         self.offsets_are_contiguous = offsets_are_contiguous  # the deltas are 0, 1, 2 …
-        self.has_keyless = has_keyless
+        self.keyless = keyless  # records without a key
 
 
 def walk_records(payload: Buffer, count: int) -> RecordsSummary:
@@ -61,7 +61,7 @@ def walk_records(payload: Buffer, count: int) -> RecordsSummary:
 
 
 def summarize(payload: Buffer, count: int) -> Summary:
-    """Return (least, greatest timestamp delta, whether the offset deltas are 0, 1, 2 …, whether a key is missing)."""
+    """Return (least, greatest timestamp delta, whether the offset deltas are 0, 1, 2 …, the number of missing keys)."""
     data = payload if isinstance(payload, bytes) else bytes(payload)
     size: i64 = len(data)
     records: i64 = count
@@ -70,7 +70,7 @@ def summarize(payload: Buffer, count: int) -> Summary:
     timestamp_min: i64 = 0
     timestamp_max: i64 = 0
     is_contiguous = True
-    has_keyless = False
+    keyless: i64 = 0
     while index < records:
         cursor, timestamp_delta, offset_delta, key_end = _walk_record(data, cursor, size)
         if index == 0:
@@ -82,10 +82,10 @@ def summarize(payload: Buffer, count: int) -> Summary:
         if offset_delta != index:
             is_contiguous = False
         if key_end < 0:
-            has_keyless = True
+            keyless += 1
         index += 1
     _check_end(cursor, size, records)
-    return timestamp_min, timestamp_max, is_contiguous, has_keyless
+    return timestamp_min, timestamp_max, is_contiguous, keyless
 
 
 _summarize: Final[Callable[[Buffer, int], Summary]] = summarize if _compiled is None else _compiled

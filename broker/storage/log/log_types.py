@@ -61,12 +61,20 @@ class UnexpectedAppendOffsetError(Exception):
         self.last_offset = last_offset
 
 
+class InvalidOffsetOrSequenceError(ApiError):
+    """A batch refused because of its offsets or its sequence number (InvalidOffsetOrSequenceRecordsPerSec)."""
+
+
 class RecordValidationError(ApiError):
-    """A batch refused because of some of its records (KIP-467)."""
+    """A batch refused because of some of its records (KIP-467).
+
+    `keyless` is the number of records that lack the key that a compacted topic demands.
+    """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
+        self.keyless = 0
 
 
 class LogOffsetMetadata:

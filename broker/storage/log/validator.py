@@ -42,6 +42,7 @@ from barnabas.broker.storage.log.log_types import (
     LONG_MAX,
     AppendOrigin,
     AppendSettings,
+    InvalidOffsetOrSequenceError,
     RecordError,
     RecordValidationError,
 )
@@ -184,7 +185,7 @@ class _BatchCheck:
             if self._full or source != target or _needs_records(settings):
                 walked = self._walk(data, header, size_max)
                 max_timestamp = max(NO_TIMESTAMP, header.base_timestamp + walked.timestamp_delta_max)
-                if walked.has_keyless and settings.is_compacted:
+                if settings.is_compacted and walked.keyless:
                     raise self._keyless(walked, header)
             if not stamps:
                 self._check_timestamps(header, walked)
@@ -239,22 +240,22 @@ class _BatchCheck:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in topic partition {tp}") from None
 
     def _check_client_header(self, header: BatchHeader) -> None:
-        """Check the fields that only a client can get wrong."""
+        """Check the fields that only a client can get wrong. Kafka counts control records among wrong offsets."""
         tp = self._tp
         count_from_offsets = header.last_offset_delta + 1
         if count_from_offsets <= 0:
-            raise ApiError(
+            raise InvalidOffsetOrSequenceError(
                 ErrorCode.INVALID_RECORD,
                 f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}] in topic partition "
                 f"{tp}",
             )
         if header.record_count <= 0:
-            raise ApiError(
+            raise InvalidOffsetOrSequenceError(
                 ErrorCode.INVALID_RECORD,
                 f"Invalid reported count for record batch: {header.record_count} in topic partition {tp}",
             )
         if count_from_offsets != header.record_count:
-            raise ApiError(
+            raise InvalidOffsetOrSequenceError(
                 ErrorCode.INVALID_RECORD,
                 f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and count of records "
                 f"{header.record_count} in topic partition {tp}",
@@ -265,11 +266,11 @@ class _BatchCheck:
                 f"The compressed batch in the append to {tp} has {count_from_offsets} records, more than {RECORDS_MAX}",
             )
         if header.attributes & CONTROL_BIT:
-            raise ApiError(
+            raise InvalidOffsetOrSequenceError(
                 ErrorCode.INVALID_RECORD, f"Clients are not allowed to write control records in topic partition {tp}"
             )
         if header.producer_id >= 0 and header.base_sequence < 0:
-            raise ApiError(
+            raise InvalidOffsetOrSequenceError(
                 ErrorCode.INVALID_RECORD,
                 f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} "
                 f"in topic partition {tp}",
@@ -286,7 +287,9 @@ class _BatchCheck:
     def _keyless(self, walked: RecordsSummary, header: BatchHeader) -> ApiError:
         reason = f"Compacted topic cannot accept message without key in topic partition {self._tp}."
         records = iter_records_without_headers(bytes(walked.payload), header)
-        return _record_errors(ErrorCode.INVALID_RECORD, _without_key(records, reason))
+        refusal = _record_errors(ErrorCode.INVALID_RECORD, _without_key(records, reason))
+        refusal.keyless = walked.keyless
+        return refusal
 
     def _check_timestamps(self, header: BatchHeader, walked: RecordsSummary | None) -> None:
         """Check the topic's bounds, against the header if the records were not walked.

@@ -120,8 +120,10 @@ def _lower(code: int) -> int:
 def _lowered(request: Request, given: Ending, known: Known) -> Ending:
     """Add the answers that were known, in the order of the request."""
     if isinstance(given, NoReply):
-        failed = [answer for answers in known for answer in answers if answer is not None and answer.error_code]
-        return Close("produce with acks=0 failed") if failed else given
+        failed = [
+            answer.error_code for answers in known for answer in answers if answer is not None and answer.error_code
+        ]
+        return Close("produce with acks=0 failed", error_codes=failed) if failed else given
     if not isinstance(given, Reply):
         return given
     message: Any = given.message

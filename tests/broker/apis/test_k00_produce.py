@@ -11,13 +11,17 @@ import pytest
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.requests.answers import Close, NoReply
 from barnabas.broker.requests.parking import Park
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics.page.exposition import Exposition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_request
 from barnabas.protocol.messages.k00_produce import ProduceRequest
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.security.values import QuotaEntity
-from tests.support.broker.broker_rig import BrokerRig, batch, produce, state, topic_id
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state, topic_id
+
+TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
@@ -121,7 +125,9 @@ def test_idempotent_batches_are_appended_once_and_in_order(rig):
 
 def test_acks_0_gets_no_response_and_an_error_closes_the_connection(rig):
     assert isinstance(rig.answer(produce(batch(b"a"), acks=0), 9), NoReply)
-    assert isinstance(rig.answer(produce(batch(b"a"), acks=0, partition=9), 9), Close)
+    closed = rig.answer(produce(batch(b"a"), acks=0, partition=9), 9)
+    assert isinstance(closed, Close)
+    assert closed.error_codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_the_wrong_broker_names_the_leader(rig):
@@ -136,6 +142,46 @@ def test_records_are_counted(rig):
     answered(rig, produce(batch(b"a", b"b")))
     assert rig.manager.stats.topic("t").messages_in() == 2
     assert rig.answer(MetadataRequest(topics=[]), 12).topics == []
+
+
+def numbered(sequence):
+    return batch(b"a", producer_id=1, producer_epoch=0, base_sequence=sequence)
+
+
+@pytest.mark.parametrize(
+    ("policy", "data", "counted"),
+    [
+        ("delete", corrupted(), {"invalidmessagecrcrecords": 1}),
+        ("delete", with_count(5), {"invalidoffsetorsequencerecords": 1}),
+        ("delete", numbered(-5), {"invalidoffsetorsequencerecords": 1}),
+        ("delete", numbered(7), {}),
+        ("compact", batch(b"a", b"b", b"c"), {"nokeycompactedtopicrecords": 3}),
+    ],
+)
+def test_invalid_records_are_counted_for_the_broker_alone(rig, policy, data, counted):
+    """As in Kafka, where OUT_OF_ORDER_SEQUENCE_NUMBER is not among them."""
+    assert answered(rig, produce(numbered(0))).error_code == 0
+    rig.manager.partition(TP).log.update_config(rig.config.topic_config({"cleanup.policy": policy}))
+    assert answered(rig, produce(data)).error_code != 0
+    start = "kafka_server_brokertopicmetrics_"
+    found = [line.split(" ") for line in series_of_topics(rig) if line.startswith((f"{start}invalid", f"{start}nokey"))]
+    totals = {name.removeprefix(start): float(count) for name, count in found if "persec" not in name}
+    assert {name: count for name, count in totals.items() if count} == {f"{k}_total": n for k, n in counted.items()}
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), ("t", 9)])
+def test_a_partition_that_metadata_does_not_know_is_counted_nowhere(rig, topic, partition):
+    """As in Kafka. A client may invent names for ever, so they must make no series."""
+    before = series_of_topics(rig)
+    refused = answered(rig, produce(batch(b"a"), topic=topic, partition=partition))
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rig.answer(fetch(0, topic=topic, partition=partition), 12)
+    assert series_of_topics(rig) == before
+
+
+def series_of_topics(rig):
+    page = Exposition(rig.registry).render().decode()
+    return [line for line in page.splitlines() if line.startswith("kafka_server_brokertopicmetrics_")]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])

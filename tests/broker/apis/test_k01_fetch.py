@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
 from barnabas.security.values import QuotaEntity
 from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state, topic_id
@@ -66,6 +67,14 @@ def test_the_next_append_completes_a_waiting_fetch(rig):
     assert waiting.response is None
     rig.answer(produce(batch(b"news")), 9)
     assert b"news" in bytes_of(waiting.response.responses[0].partitions[0])
+
+
+def test_a_fetch_that_waits_is_counted_once(rig):
+    """As in Kafka: the read that ends the wait is no request."""
+    waiting = rig.answer(fetch(0, max_wait_ms=500), 12)
+    rig.answer(produce(batch(b"news")), 9)
+    assert waiting.response is not None
+    assert rig.registry.meter(catalogue.TOTAL_FETCH_REQUESTS_PER_SEC).count == 1
 
 
 def test_a_fetch_waits_for_min_bytes(rig):

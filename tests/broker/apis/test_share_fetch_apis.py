@@ -13,6 +13,7 @@ from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.authorization.row import Row
 from barnabas.broker.metadata.metadata_cache import SHARE_GROUP_STATE_TOPIC
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics.page.exposition import Exposition
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import ControlType
@@ -43,6 +44,42 @@ def rig() -> ShareRig:
 
 def refused(code: ErrorCode) -> pytest.RaisesExc[ApiError]:
     return pytest.raises(ApiError, check=lambda error: error.code == code)
+
+
+def counts(rig: ShareRig) -> dict[str, float]:
+    """Return the counts of share fetches on the page: of the broker, and of topics."""
+    lines = Exposition(rig.registry).render().decode().splitlines()
+    found = [line.split(" ") for line in lines if "sharefetchrequestspersec_total" in line and not line.startswith("#")]
+    names = [name for name, _ in found]
+    assert len(names) == len(set(names)), "no series is there twice"
+    return {name.removeprefix("kafka_server_brokertopicmetrics_"): float(count) for name, count in found}
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "error"),
+    [
+        ("t", 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("nowhere", 0, ErrorCode.UNKNOWN_TOPIC_ID),
+    ],
+)
+def test_a_share_fetch_of_what_metadata_does_not_know_is_counted_nowhere(
+    rig: ShareRig, topic: str, partition: int, error: ErrorCode
+) -> None:
+    before = counts(rig)
+    response = rig.member("m").fetch(partition, topic=topic)
+    assert [p.error_code for t in response.responses for p in t.partitions] == [error]
+    assert counts(rig) == before
+
+
+def test_a_share_fetch_from_another_leader_is_counted_once_for_its_topic(rig: ShareRig) -> None:
+    rig.push({"t": [state(2, (1, 2), leader_epoch=1), state(2, (1, 2), leader_epoch=1)]})
+    response = rig.member("m").fetch(0, 1)
+    assert {p.error_code for t in response.responses for p in t.partitions} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert {name: count for name, count in counts(rig).items() if count} == {
+        f"{kind}sharefetchrequestspersec_total{labels}": 1
+        for kind in ("total", "failed")
+        for labels in ("", '{topic="t"}')
+    }
 
 
 def test_a_member_gets_records_and_the_duration_of_their_locks(rig: ShareRig) -> None:

@@ -12,6 +12,7 @@ from barnabas.broker.live.requests import REMEMBERED, RequestViews, follower_of,
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.requests.request_log import FailedRequest, RequestLog
 from barnabas.common.clock import FakeClock
+from barnabas.metrics.client_ids import bounded
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.headers import RequestHeader, encode_request
@@ -64,6 +65,11 @@ def test_a_request_that_no_handler_took_is_read_from_its_frame(clock: FakeClock,
     )
     assert (shown["place"], shown["times_ms"], shown["age_ms"]) == ("request_queue", {"request_queue": 3.0}, 3.0)
     assert shown["size_bytes"] == len(frame)
+
+
+def test_a_long_client_id_is_cut(clock: FakeClock, views: RequestViews) -> None:
+    request = decoded(clock, HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, "x" * 32_000)
+    assert views.in_progress(request, Look.of({}, clock))["client_id"] == bounded("x" * 32_000)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x00", b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"])

@@ -12,8 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.broker.monitoring import broker_metrics
 from barnabas.broker.monitoring.broker_metrics import ClientMetrics
+from barnabas.broker.monitoring.topic_stats import FAILED_PRODUCE
+from barnabas.common.clock import FakeClock
 from barnabas.metrics.page.exposition import Exposition
-from barnabas.metrics.request_metrics import CLIENTS_MAX, RequestMetrics
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import CLIENTS_MAX, RequestMetrics, ThreadRecorder
+from barnabas.metrics.table import catalogue
 from tests.support.broker.broker_rig import BrokerRig, batch, produce, state
 
 SCRAPE_MS_MAX = 100
@@ -87,6 +91,52 @@ def test_a_removed_topic_loses_its_series_but_not_its_counts() -> None:
     assert numbers(rig)["messagesinpersec"] == 1
 
 
+def rates(rig: BrokerRig, name: str) -> dict[str, float]:
+    """Return the rates of the topic t."""
+    start = f"kafka_server_brokertopicmetrics_{name}_"
+    page = Exposition(rig.registry).render().decode()
+    return {
+        sample.name.removeprefix(start).removesuffix("rate"): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.labels == {"topic": "t"} and sample.name.startswith(start) and sample.name.endswith("rate")
+    }
+
+
+def test_a_first_scrape_that_comes_late_shows_true_rates() -> None:
+    rig = make_rig()
+
+    def produce_for(seconds: int) -> dict[str, float]:
+        for _ in range(seconds):
+            rig.advance_ms(1000)
+            rig.manager.stats.topic("t").appended(1000, 1)
+        return rates(rig, "bytesinpersec")
+
+    rig.manager.stats.topic("t")
+    for seconds in (3600, 15, 15):
+        assert produce_for(seconds) == {"mean": 1000, "oneminute": 1000, "fiveminute": 1000, "fifteenminute": 1000}
+
+
+def test_the_rate_of_what_happens_for_the_first_time_is_that_since_the_last_scrape() -> None:
+    rig = make_rig()
+    stats = rig.manager.stats.topic("t")
+    stats.appended(1000, 1)
+    rig.advance_ms(3_600_000)
+    assert not rates(rig, "failedproducerequestspersec")
+    stats.count(FAILED_PRODUCE, 1500)
+    rig.advance_ms(15_000)
+    assert rates(rig, "failedproducerequestspersec")["oneminute"] == 100
+
+
+def test_an_idle_share_is_at_most_1() -> None:
+    registry = Registry(clock := FakeClock())
+    meter = registry.meter(catalogue.REQUEST_HANDLER_AVG_IDLE_PERCENT)
+    clock.advance_ms(6000)
+    meter.mark(7_000_000_000)  # handlers report their idle time up to two seconds late
+    page = Exposition(registry).render().decode()
+    assert "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent 1.0\n" in page
+
+
 def test_clients_are_counted_limited_and_dropped() -> None:
     rig = make_rig()
     requests = RequestMetrics(rig.registry)
@@ -99,7 +149,7 @@ def test_clients_are_counted_limited_and_dropped() -> None:
         record("a")
     record("b")
     a = numbers(rig, client_id="a")
-    assert (a["rate"], a["time"]) == (100, 2), "3000 bytes in half a minute; throttled for 2 ms on average"
+    assert (a["rate"], a["time"]) == (100, 0), "3000 bytes in half a minute; no quota throttles"
     page = Exposition(rig.registry).render().decode()
     assert 'barnabas_client_requests_total{client_id="a"} 30.0\n' in page
     assert 'barnabas_client_request_bytes_total{client_id="b"} 100.0\n' in page
@@ -110,6 +160,27 @@ def test_clients_are_counted_limited_and_dropped() -> None:
     for number in range(3 * CLIENTS_MAX):
         record(f"made-up-{number}")
     assert Exposition(rig.registry).render().count(b"barnabas_client_requests_total{") <= CLIENTS_MAX
+
+
+def test_the_page_shows_so_many_clients_those_that_were_active_last() -> None:
+    rig = make_rig()
+    requests = RequestMetrics(rig.registry)
+    ClientMetrics(rig.registry, requests)
+    threads = [requests._threads.setdefault(ident, ThreadRecorder(requests._add)) for ident in (-1, -2)]
+    times = (0, 0, 0, 0, 0, 0)
+
+    def shown() -> set[str]:
+        page = Exposition(rig.registry).render().decode()
+        return {line.split('"')[1] for line in page.splitlines() if line.startswith("kafka_server_produce_byte_rate{")}
+
+    for number in range(CLIENTS_MAX):
+        for ident, thread in enumerate(threads):
+            thread.record("Produce", 9, times, 70, client_id=f"{ident}-{number}")
+    assert len(shown()) == CLIENTS_MAX
+    rig.advance_ms(1000)
+    for number in range(CLIENTS_MAX):
+        threads[1].record("Produce", 9, times, 70, client_id=f"1-{number}")
+    assert shown() == {f"1-{number}" for number in range(CLIENTS_MAX)}
 
 
 def test_a_scrape_of_a_thousand_partitions_is_quick() -> None:

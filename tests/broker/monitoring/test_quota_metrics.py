@@ -63,6 +63,18 @@ def test_the_rates_of_clients_are_those_that_their_quotas_measure() -> None:
     assert series(registry, "kafka_server_request_exempt_request_time") == {(): 1}
 
 
+def test_what_one_quota_throttles_is_not_shown_as_throttled_by_another() -> None:
+    clock = FakeClock()
+    registry = Registry(clock)
+    quotas = ClientQuotas(WINDOW, clock)
+    requests = RequestMetrics(registry)
+    ClientMetrics(registry, requests, quotas)
+    quotas.update({EVERYBODY: {"producer_byte_rate": 100}})
+    requests.recorder().record("Produce", 9, (0, 1_000_000, 0, 700_000_000, 0, 0), 70, client_id="app")
+    assert series(registry, "kafka_server_request_throttle_time") == {("app",): 0}
+    assert series(registry, "kafka_server_fetch_throttle_time") == {}
+
+
 def test_a_controller_shows_tokens() -> None:
     clock = FakeClock()
     registry = Registry(clock)

@@ -9,15 +9,8 @@ import pytest
 from barnabas.broker.quotas import sensors as module
 from barnabas.broker.quotas.limits import Share
 from barnabas.broker.quotas.rates import UNLIMITED, Window
-from barnabas.broker.quotas.sensors import (
-    EXPIRY_MS,
-    NAME_MAX,
-    BucketSensor,
-    RateSensor,
-    Sensors,
-    bounded,
-    sanitized,
-)
+from barnabas.broker.quotas.sensors import EXPIRY_MS, BucketSensor, RateSensor, Sensors, bounded, sanitized
+from barnabas.metrics.client_ids import NAME_MAX
 
 WINDOW = Window(11, 1000)
 

@@ -94,6 +94,15 @@ def test_an_answer_is_encoded_and_timed(bench: DispatcherBench) -> None:
     assert request.client_id == "test"
 
 
+def test_the_errors_of_a_connection_that_is_closed_instead_of_an_answer_are_counted() -> None:
+    """As Kafka counts those of a produce with acks=0."""
+    codes = [0, ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE]
+    bench = DispatcherBench(answering(Close("no", error_codes=codes)))
+    bench.handle(heartbeat("ok"))
+    assert bench.answered().action is Action.CLOSE
+    assert bench.registry.meter(catalogue.ERRORS_PER_SEC, request="Heartbeat", error="CORRUPT_MESSAGE").count == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "code"),
     [

@@ -14,6 +14,7 @@ from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.requests.request_log import ELECTION_CODES, RequestLog, error_name
 from barnabas.common import logs
+from barnabas.metrics.client_ids import bounded
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.metrics.table import catalogue
@@ -27,8 +28,8 @@ FETCH = Api(1, "Fetch", (4, 18), lambda *_: NO_REPLY)
 LOGGER = "kafka.request.logger.Heartbeat"
 
 
-def finished(api: Api = HEARTBEAT) -> Request:
-    header = RequestHeader(api.key, 4, 1557, "producer_app")
+def finished(api: Api = HEARTBEAT, client_id: str = "producer_app") -> Request:
+    header = RequestHeader(api.key, 4, 1557, client_id)
     request = Request.for_message(header, HeartbeatRequest(group_id="g", generation_id=3, member_id="m"), CONTEXT)
     request.api = api
     request.received_ns = 1_000_000
@@ -68,6 +69,14 @@ def sums(registry: Registry, request: str) -> dict[str, float]:
         for labels, instrument in instruments
         if labels == (request,)
     }
+
+
+def test_long_client_ids_are_kept_cut(request_log: RequestLog) -> None:
+    client_id = "x" * 32_000
+    request = finished(client_id=client_id)
+    request_log.replied(request, HeartbeatResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    request_log.completed(request, request_log.metrics.recorder())
+    assert [kept.client_id for kept in (*request_log.errors, *request_log.slow)] == [bounded(client_id)] * 2
 
 
 def test_errors_are_logged_with_client_and_api(request_log: RequestLog, caplog: pytest.LogCaptureFixture) -> None:
@@ -112,7 +121,7 @@ def test_times_and_sizes_are_recorded(request_log: RequestLog, registry: Registr
         "ResponseBytes": 14,
     }
     (use,) = request_log.metrics.client_uses().items()
-    assert use == ("producer_app", (1, 4, 14, 7_000_000, 0))
+    assert use == ("producer_app", (1, 4, 14, 7_000_000))
 
 
 @pytest.mark.usefixtures("logged_at_debug")

@@ -140,6 +140,7 @@ class ShareMember:
         epoch: int | None = None,
         forget: Sequence[int] = (),
         version: int = 2,
+        topic: str = "t",
         **more: Any,
     ) -> Any:
         """Fetch; the first request names partition 0 unless it says otherwise. `acks` are of partition 0."""
@@ -164,7 +165,7 @@ class ShareMember:
                 member_id=self.name,
                 share_session_epoch=self.epoch if epoch is None else epoch,
                 max_wait_ms=wait_ms,
-                topics=[fetch_wire.FetchTopic(topic_id=topic_id("t"), partitions=topics)] if topics else [],
+                topics=[fetch_wire.FetchTopic(topic_id=topic_id(topic), partitions=topics)] if topics else [],
                 forgotten_topics_data=forgotten,
                 **values,
             ),
