@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.broker.coordinators.consumer.environment import GroupTimes
 from barnabas.broker.coordinators.consumer.metadata_watch import MetadataImage
-from barnabas.broker.coordinators.consumer.values import MemberExpired
+from barnabas.broker.coordinators.consumer.values import NO_TIMESTAMP, MemberExpired
 from barnabas.broker.coordinators.share_groups import heartbeats
 from barnabas.broker.coordinators.share_groups import partitions as parts
 from barnabas.broker.coordinators.share_groups import values as v
@@ -361,6 +361,14 @@ class TestReplay:
                 "metadata_hash",
             ):
                 assert getattr(again, name) == getattr(rig.group, name)
+
+    def test_without_a_target_it_has_that_of_the_first_epoch(self) -> None:
+        """So Kafka describes a group that has never had a member."""
+        group = ShareGroup("g")
+        assert (group.assignment_epoch, group.assignment_timestamp_ms) == (1, NO_TIMESTAMP)
+        for record in (v.TargetEpoch(5, 99), v.TargetEpoch(None)):
+            group.replay(record)
+        assert (group.assignment_epoch, group.assignment_timestamp_ms) == (1, NO_TIMESTAMP)
 
     def test_tombstones_end_it(self) -> None:
         rig = resting()
