@@ -33,7 +33,7 @@ def heartbeat(turn: Turn, request: Heartbeat) -> HeartbeatResult:
     target_epoch, target = turn.assign(after)
     after = turn.reconcile(after, target_epoch, target, is_changed=is_changed)
     turn.start_session(after.member_id)
-    turn.initialize_missing(after)
+    turn.initialize_missing(before, after)
     is_full = request.topic_names is not None  # as after an error
     is_sent = request.epoch == v.JOIN_EPOCH or is_full or after.assigned != before.assigned
     interval_ms = turn.environment.times.heartbeat_interval_ms

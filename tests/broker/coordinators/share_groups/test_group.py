@@ -182,7 +182,7 @@ TABLE: dict[str, dict[str, tuple[Any, dict[str, str], int]]] = {
         "stable": (FENCED, {"a": "t0 t1"}, 0), "resting": (FENCED, {"a": "t0 t1", "b": ""}, 0)},
     "another subscription": {
         "empty": (UNKNOWN, {}, 0),
-        "initializing": (+1, {"a": ""}, 1), "abandoned": (+1, {"a": ""}, 3), "ready": (+1, {"a": ""}, 1),
+        "initializing": (+1, {"a": ""}, 1), "abandoned": (+1, {"a": ""}, 1), "ready": (+1, {"a": ""}, 1),
         "stable": (+1, {"a": ""}, 1), "resting": (-1, {"a": "", "b": ""}, 1)},
     "leave": {
         "empty": (UNKNOWN, {}, 0),
@@ -335,6 +335,12 @@ class TestSharePartitions:
         rig.move_topics(t=4)
         rig.beat("a")
         assert rig.asked == [(rig.group.epoch, {T: {2, 3}})]
+
+    def test_a_topic_that_its_last_subscriber_leaves_is_not_initialised(self) -> None:
+        rig = stable()
+        rig.move_topics(t=4, u=1)
+        rig.beat("a", topic_names=frozenset("u"))
+        assert rig.asked == [(rig.group.epoch, {U: {0}})]
 
     def test_a_topic_that_does_not_exist_is_initialised_once_it_does(self) -> None:
         rig = ShareGroupRig()
