@@ -79,6 +79,12 @@ class ShareGroupRig:
             epoch = self.group.members[member_id].epoch if member_id in self.group.members else 3
         return self.take(lambda turn: heartbeats.heartbeat(turn, Heartbeat(member_id, epoch, **fields)))
 
+    def told(self, member_id: str, epoch: int) -> str | None:
+        """The message of a heartbeat that is refused."""
+        with pytest.raises(ApiError) as caught:
+            heartbeats.heartbeat(Turn(self.group, self.environment), Heartbeat(member_id, epoch))
+        return caught.value.message
+
     def join(self, member_id: str, names: str = "t") -> Any:
         return self.beat(member_id, 0, topic_names=frozenset(names))
 
@@ -240,6 +246,21 @@ class TestHeartbeats:
         rig.beat("a")
         assert rig.beat("a", before).epoch == before + 1
         assert rig.beat("a", before - 1) == FENCED
+
+    def test_what_a_fenced_member_is_told(self) -> None:
+        rig = stable()
+        epoch = rig.group.members["a"].epoch
+        assert epoch > 2
+        greater, smaller = (rig.told("a", wrong) for wrong in (epoch + 1, 1))
+        ending = "The member must abandon all its partitions and rejoin."
+        assert greater == (
+            f"The share group member has a greater member epoch ({epoch + 1}) than the one known by the group"
+            f" coordinator ({epoch}). {ending}"
+        )
+        assert smaller == (
+            f"The share group member has a smaller member epoch (1) than the one known by the group coordinator"
+            f" ({epoch}), and it does not match the previous member epoch ({epoch - 1}). {ending}"
+        )
 
     def test_a_full_group_takes_members_that_it_has(self) -> None:
         rig = stable()
