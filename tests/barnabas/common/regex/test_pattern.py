@@ -165,6 +165,7 @@ def test_too_much_is_refused(engine: str, regex: str, reason: str) -> None:
     [
         *(r"\pL" * 10_000, r"(?i)\p{Lu}?" * 3000, "[[:^alpha:]]" * 2700, ".{1000}" * 1000, "(){1000}" * 3000),
         *("a?" * 16_000, "a??" * 10_000, "a{0,1000}" * 100, "(?:a?){0,1000}" * 2000, "(?:a?){,1000}?" * 2000),
+        *("[[:a" * 8000, "{1," * 10_000, r"\é" * 16_000, r"\Qa" * 10_000, "(?P<a" * 6000),
     ],
 )
 def test_compiling_is_bounded(regex: str) -> None:
