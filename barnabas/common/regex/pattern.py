@@ -19,7 +19,7 @@ Rules
 
 Threads: any.
 Source: RE2 syntax, as RE2/J 1.8 has it (Kafka's SubscribedTopicRegex).
-Different from RE2/J: a literal brace may be repeated ("{*"); expressions may not cost more than the limits below.
+Different from RE2/J: expressions may not cost more than the limits below.
 """
 
 from __future__ import annotations
@@ -62,10 +62,19 @@ _ERRORS: Final = (
     ("trailing \\", errors.TRAILING_BACKSLASH),
     ("pattern too large", errors.TOO_LARGE),
 )
-_ESCAPED: Final = re.compile(r"\\[^C]", re.DOTALL)
 #: A counted repetition, or an escape. RE2 refuses a number above 1000.
 _COUNTED: Final = re.compile(r"\\(?:x\{\w+\}|.)|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}", re.DOTALL)
-_GROUP_NAME: Final = re.compile(r"\(\?P?<(\w+)>")
+_COUNT: Final = r"\{(?:0|[1-9][0-9]*)(?:,(?:0|[1-9][0-9]*)?)?\}"
+#: The parts that RE2 reads in another way than RE2/J, and what could be mistaken for one of them.
+_PART: Final = re.compile(
+    r"\\Q.*?(?:\\E|\Z)"
+    r"|(?P<chars>\[\^?\]?(?:\[:\^?\w*:\]|\\.|[^]\\])*+)"
+    r"|\\(?:[pPx]\{|(?P<escaped>.))"
+    r"|\(\?P?<(?P<name>\w+)>"
+    rf"|(?P<brace>(?!{_COUNT})\{{(?=[*+?]|{_COUNT}))",
+    re.DOTALL,
+)
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def check_pattern(text: str) -> None:
@@ -150,7 +159,7 @@ def _compile(re2: Any, text: str) -> Any:
         raise PatternError(errors.TOO_LARGE)
     if _repeats(text) > REPEATS_MAX:
         raise PatternError(errors.TOO_LARGE)
-    _check_like_re2j(text)
+    text = _as_re2j_reads(text)
     options = re2.Options()
     options.never_capture = True
     options.log_errors = False
@@ -172,14 +181,31 @@ def _repeats(text: str) -> int:
     return counted + text.count("?") - text.count("(?")
 
 
-def _check_like_re2j(text: str) -> None:
-    """Reject what RE2 allows and RE2/J does not: single bytes (\\C), and two groups of one name."""
-    bare = _ESCAPED.sub("", text)
-    if "\\C" in bare:
-        raise PatternError(errors.INVALID_ESCAPE)
-    names = _GROUP_NAME.findall(bare)
-    if len(set(names)) < len(names):
-        raise PatternError(errors.DUPLICATE_NAME)
+def _as_re2j_reads(text: str) -> str:
+    """Return what makes RE2 read the expression as RE2/J does: an escaped character beyond ASCII is itself.
+
+    Raises PatternError for what RE2 allows and RE2/J does not: single bytes (\\C), two groups of one name, and a
+    repeated brace that begins no count.
+    """
+    names: set[str] = set()
+
+    def rewritten(part: re.Match[str]) -> str:
+        chars, escaped, name, brace = part.group("chars", "escaped", "name", "brace")
+        if escaped == "C":
+            raise PatternError(errors.INVALID_ESCAPE)
+        if name in names:
+            raise PatternError(errors.DUPLICATE_NAME)
+        if name is not None:
+            names.add(name)
+        if brace is not None:
+            raise PatternError(errors.NESTED_REPEAT)
+        return part[0] if chars is None and escaped is None else _ESCAPED.sub(_bare_beyond_ascii, part[0])
+
+    return _PART.sub(rewritten, text)
+
+
+def _bare_beyond_ascii(escape: re.Match[str]) -> str:
+    return escape[0] if escape[1].isascii() else escape[1]
 
 
 def _in_words_of_re2j(detail: str) -> str:

@@ -45,7 +45,7 @@ from barnabas.broker.coordinators.consumer.values import (
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 FIRST_EPOCH = 1
-NO_ASSIGNMENT_EPOCH = 0
+NO_ASSIGNMENT_EPOCH = 1  # as if there were one without partitions: no assignor runs in the first epoch
 MEMBER_EPOCHS_FROM = 9  # OffsetCommit version
 NOTHING: Assignment = {}
 

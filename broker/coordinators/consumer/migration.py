@@ -12,6 +12,7 @@ KIP-848 (migration).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 
 from barnabas.broker.coordinators.classic.consumer_protocol import (
@@ -30,6 +31,8 @@ from barnabas.broker.coordinators.consumer.metadata_watch import metadata_hash
 from barnabas.broker.coordinators.consumer.values import Assignment, Member
 from barnabas.broker.metadata.metadata_cache import MetadataSnapshot
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
+
+log = logging.getLogger("barnabas.group")
 
 # Up
 
@@ -70,7 +73,8 @@ def _to_consumer_member(group: Group, member: ClassicMember, snapshot: MetadataS
         subscription = read_subscription(member.metadata(group.protocol_name))
         assigned = _assigned(member.assignment, snapshot)
     except MalformedMessageError as error:
-        raise _cannot_upgrade(group, f"the embedded consumer protocol is malformed: {error}") from None
+        log.warning("The embedded consumer protocol of group %s is malformed: %s", group.group_id, error)
+        raise _cannot_upgrade(group, "the embedded consumer protocol is malformed") from None
     except ValueError as error:
         raise _cannot_upgrade(group, str(error)) from None
     return Member(

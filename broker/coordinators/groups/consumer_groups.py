@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.classic.events import GroupState, TimerKey
@@ -178,19 +179,15 @@ class ConsumerGroups:
             group.invariants()
         if turn.is_rebalance:
             context.sensors.consumer_rebalances.record()
-        image = turn.environment.image
         if turn.has_compared_topics:
-            group.image_compared = image.number
+            group.image_compared = turn.environment.image.number
         for timeout in turn.timeouts:
             self._set_timeout(group.group_id, timeout)
         if turn.downgraded is not None:
             self._classic.add_downgraded(turn.downgraded, turn.must_rebalance)
         if turn.regexes_wanted:
             group.is_resolving = True
-            topics = list(image.snapshot.topics)
-            context.consumers.background(
-                partial(self._match, group.group_id, turn.regexes_wanted, turn.can_describe, topics, image.number)
-            )
+            context.consumers.background(partial(self._match, group.group_id, turn.regexes_wanted, turn.can_describe))
 
     def _apply(self, group: ConsumerGroup, record: v.Record) -> None:
         group.replay(record)
@@ -238,19 +235,19 @@ class ConsumerGroups:
 
     # Regular expressions
 
-    def _match(
-        self,
-        group_id: str,
-        regexes: Iterable[str],
-        can_describe: Callable[[str], bool] | None,
-        topics: Sequence[str],
-        version: int,
-    ) -> None:
-        """Match on a thread of its own, without the lock: a scan of all topics may take its time."""
-        if can_describe is not None:
-            topics = [name for name in topics if can_describe(name)]
-        resolved = resolve(regexes, topics, version, self._core.now_ms())
-        self._core.lock.post(partial(self._matched, group_id, resolved))
+    def _match(self, group_id: str, regexes: Iterable[str], can_describe: Callable[[str], bool] | None) -> None:
+        """Match on a thread of its own, without the lock: a scan of all topics may take its time.
+
+        A shard that has ended wants nothing matched any more: neither a stop of the broker nor another shard waits.
+        """
+        core = self._core
+        if not core.life.is_active:
+            return
+        image = core.context.consumers.watch.latest()  # the topics of now: the job may have waited
+        topics = [name for name in image.snapshot.topics if can_describe is None or can_describe(name)]
+        wanted = takewhile(lambda _regex: core.life.is_active, regexes)
+        resolved = resolve(wanted, topics, image.number, core.now_ms())
+        core.lock.post(partial(self._matched, group_id, resolved))
 
     def _matched(self, group_id: str, resolved: dict[str, v.ResolvedRegex]) -> None:
         group = self.groups.get(group_id)

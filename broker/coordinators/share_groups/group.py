@@ -42,7 +42,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 FIRST_EPOCH = 1
 EPOCH_MAX = 2**31 - 1
-NO_ASSIGNMENT_EPOCH = 0
+NO_ASSIGNMENT_EPOCH = 1  # as if there were one without partitions: no assignor runs in the first epoch
 
 
 class ShareGroup:

@@ -33,7 +33,7 @@ def heartbeat(turn: Turn, request: Heartbeat) -> HeartbeatResult:
     target_epoch, target = turn.assign(after)
     after = turn.reconcile(after, target_epoch, target, is_changed=is_changed)
     turn.start_session(after.member_id)
-    turn.initialize_missing(after)
+    turn.initialize_missing(before, after)
     is_full = request.topic_names is not None  # as after an error
     is_sent = request.epoch == v.JOIN_EPOCH or is_full or after.assigned != before.assigned
     interval_ms = turn.environment.times.heartbeat_interval_ms
@@ -86,9 +86,11 @@ def _check_epoch(member: Member, epoch: int) -> None:
     """Raise ApiError(FENCED_MEMBER_EPOCH) unless the epoch is valid; see the module."""
     if epoch == member.epoch or epoch == member.previous_epoch < member.epoch:
         return
+    is_greater = epoch > member.epoch
+    previous = "" if is_greater else f", and it does not match the previous member epoch ({member.previous_epoch})"
     raise ApiError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The share group member has a {'greater' if epoch > member.epoch else 'smaller'} member epoch ({epoch}) than"
-        f" the one known by the group coordinator ({member.epoch}). The member must abandon all its partitions and"
+        f"The share group member has a {'greater' if is_greater else 'smaller'} member epoch ({epoch}) than the one"
+        f" known by the group coordinator ({member.epoch}){previous}. The member must abandon all its partitions and"
         " rejoin.",
     )

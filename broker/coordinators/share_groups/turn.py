@@ -102,10 +102,14 @@ class Turn:
         must_rise = is_changed or (self._must_look and (self._is_assignment_pending() or self._has_abandoned()))
         if not must_rise and group.image_compared == image.number:
             return
-        names = Counter(group.topic_names)
+        self._raise_epoch(self._names_after(before, after), must_rise=must_rise)
+
+    def _names_after(self, before: Member, after: Member) -> Iterable[str]:
+        """Return the topics that the group is subscribed to once the member has changed."""
+        names = Counter(self.group.topic_names)
         names.subtract(before.topic_names)
         names.update(after.topic_names)
-        self._raise_epoch(+names, must_rise=must_rise)
+        return +names
 
     def _raise_epoch(self, topic_names: Iterable[str], *, must_rise: bool) -> None:
         group = self.group
@@ -202,13 +206,13 @@ class Turn:
 
     # Share partitions
 
-    def initialize_missing(self, after: Member) -> None:
-        """Initialise the partitions of subscribed topics that are not initialised yet."""
+    def initialize_missing(self, before: Member, after: Member) -> None:
+        """Initialise the partitions of the topics that are subscribed to from now on, if they are not yet."""
         if not self._must_look:
             self.is_settled = True
             return
         group = self.group
-        counts = self._counts({*group.topic_names, *after.topic_names})
+        counts = self._counts(self._names_after(before, after))
         missing = parts.uninitialized(group.partitions, group.attempts, counts)
         if missing:
             self.begin_initializing(missing)

@@ -18,7 +18,7 @@ from barnabas.broker.coordinators.consumer import classic_requests, heartbeats
 from barnabas.broker.coordinators.consumer import values as t
 from barnabas.broker.coordinators.consumer.environment import ConsumerGroupSettings, Environment, GroupTimes
 from barnabas.broker.coordinators.consumer.group import ConsumerGroup
-from barnabas.broker.coordinators.consumer.metadata_watch import UNKNOWN_TOPICS_MAX, MetadataImage
+from barnabas.broker.coordinators.consumer.metadata_watch import UNKNOWN_TOPICS_MAX, MetadataImage, metadata_hash
 from barnabas.broker.coordinators.consumer.turn import Turn
 from barnabas.broker.coordinators.consumer.values import GroupState, Heartbeat, Member, MemberState
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -278,6 +278,29 @@ class TestReplay:
         assert group.state is EMPTY
         group.invariants()
 
+    def test_without_a_target_it_has_that_of_the_first_epoch(self) -> None:
+        group = ConsumerGroup("g")
+        assert (group.assignment_epoch, group.assignment_timestamp_ms) == (1, t.NO_TIMESTAMP)
+        for record in (t.TargetEpoch(5, 99), t.TargetEpoch(None)):
+            group.replay(record)
+        assert (group.assignment_epoch, group.assignment_timestamp_ms) == (1, t.NO_TIMESTAMP)
+
+    def test_an_empty_assignment_of_the_first_epoch_as_earlier_versions_wrote(self) -> None:
+        rig = ConsumerGroupRig(replace(ENVIRONMENT, times=GroupTimes(assignment_interval_ms=500)))
+        member = Member("a", topic_regex="t.*", rebalance_timeout_ms=100)
+        now_ms = ENVIRONMENT.now_ms
+        for record in (
+            t.MemberMetadata("a", member), t.TargetAssignment("a", {}), t.TargetEpoch(1, now_ms),
+            t.CurrentAssignment("a", replace(member, epoch=1, previous_epoch=0)),
+            t.RegexTopics("t.*", t.ResolvedRegex(frozenset("t"), 1, now_ms)),
+            t.GroupEpoch(2, metadata_hash("t", ENVIRONMENT.image.snapshot)),
+        ):  # fmt: skip
+            rig.group.replay(record)
+        assert rig.beat("a", 1).epoch == 1
+        rig.environment = replace(rig.environment, now_ms=now_ms + 500)
+        assert rig.beat("a", 1).epoch == 2
+        assert len(rig.group.members["a"].assigned[T]) == 6
+
     def test_a_partition_belongs_to_who_said_so_last(self) -> None:
         """A log that was compacted half way may name two owners for a while."""
         group = ConsumerGroup("g")
@@ -365,6 +388,19 @@ class TestLimits:
         assert rig.join("b").epoch == rig.group.epoch - 1, "the target is still the former one"
         rig.environment = replace(rig.environment, now_ms=ENVIRONMENT.now_ms + 500)
         assert rig.beat("b", rig.group.members["b"].epoch).epoch == rig.group.epoch
+
+    def test_the_assignor_does_not_rest_before_the_first_topics_of_an_expression_are_known(self) -> None:
+        """It does not run in the first epoch, in which a new group with expressions has no topics."""
+        rig = ConsumerGroupRig(replace(ENVIRONMENT, times=GroupTimes(assignment_interval_ms=500)))
+        regex: Any = {"topic_names": frozenset(), "topic_regex": "t.*"}
+        assert rig.join("a", **regex).epoch == 1
+        assert (rig.group.state, rig.group.assignment_timestamp_ms) == (STABLE, t.NO_TIMESTAMP)
+        assert [type(record) for record in rig.records] == [t.MemberMetadata, t.CurrentAssignment]
+        resolved = t.ResolvedRegex(frozenset("t"), 1, ENVIRONMENT.now_ms)
+        rig.take(lambda turn: heartbeats.take_resolved(turn, {"t.*": resolved}))
+        joined = rig.join("b", **regex)
+        assert joined.epoch == rig.group.epoch == rig.group.assignment_epoch
+        assert len(joined.assigned[T]) == 3
 
     def test_the_assignor_does_not_wait_for_a_clock_that_was_set_back(self) -> None:
         ahead = replace(ENVIRONMENT, now_ms=ENVIRONMENT.now_ms + 60_000, times=GroupTimes(assignment_interval_ms=500))

@@ -74,15 +74,20 @@ class TestUp:
     @pytest.mark.parametrize(
         ("assignment", "metadata", "why"),
         [
-            (b"\0\1junk", RANGE[0][1], "malformed"),
-            (TWO, b"\0\1junk", "malformed"),
-            (TWO[:-4] + b"\0\0\0\1x", RANGE[0][1], "custom assignor"),
+            (b"\0\1junk", RANGE[0][1], "because the embedded consumer protocol is malformed\\.$"),
+            (TWO, b"\0\1junk", "because the embedded consumer protocol is malformed\\.$"),
+            (TWO[:-4] + b"\0\0\0\1x", RANGE[0][1], "because an unsupported custom assignor is in use"),
         ],
     )
     def test_what_cannot_be_carried_over(self, assignment: bytes, metadata: bytes, why: str) -> None:
         with pytest.raises(ApiError, match=why) as caught:
             to_consumer_group(classic_group(assignment, metadata), SNAPSHOT)
         assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+    def test_the_log_says_what_is_malformed(self, caplog: pytest.LogCaptureFixture) -> None:
+        with pytest.raises(ApiError):
+            to_consumer_group(classic_group(TWO, b"\0\1junk"), SNAPSHOT)
+        assert "malformed: ConsumerProtocolSubscription v1: topics passes the end of the message" in caplog.text
 
     @pytest.mark.parametrize(
         ("group", "settings"),

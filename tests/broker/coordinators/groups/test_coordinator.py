@@ -9,13 +9,15 @@ Tests `coordinators/groups/shard.py` with its parts, `coordinators/groups/core.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import pytest
 
 from barnabas.broker.coordinators.classic import events as ev
 from barnabas.broker.coordinators.classic.events import GroupState
+from barnabas.broker.coordinators.consumer import topic_regexes
+from barnabas.broker.coordinators.consumer.values import Heartbeat
 from barnabas.broker.coordinators.groups.group_offsets import (
     Committer,
     DeletedOffsets,
@@ -670,6 +672,56 @@ class TestRemoval:
         world.coordinator._shards[world.coordinator.partition_for("g")].expire()
         client.join("m", version=4)
         assert client.take().generation_id == 1
+
+
+class TestExpressions:
+    """Of consumer groups: another thread matches them."""
+
+    def join(self, world: World, member_id: str, regex: str, can_describe: Callable[[str], bool] | None = None) -> None:
+        request = Heartbeat(
+            member_id, 0, rebalance_timeout_ms=60_000, topic_names=frozenset(), topic_regex=regex, owned={},
+            can_describe=can_describe,
+        )  # fmt: skip
+        world.coordinator.consumer_heartbeat("g", request, lambda _answer: None)
+
+    def resign(self, world: World) -> None:
+        world.coordinator.on_resignation(world.tp(world.coordinator.partition_for("g")), None)
+
+    def test_a_topic_that_is_created_while_the_expression_waits_is_matched(self) -> None:
+        world = World()
+        world.cache.snapshot = snapshot({"t": 1})
+        self.join(world, "a", "t|v")
+        world.cache.snapshot = snapshot({"t": 1, "v": 1})
+        world.coordinator.run_pending_jobs()
+        (resolved,) = world.coordinator.shard_of("g").consumer_groups["g"].resolved_regexes.values()
+        assert resolved.topics == {"t", "v"}
+        assert resolved.version == world.coordinator._context.consumers.watch.latest().number
+
+    def test_none_is_matched_for_a_shard_that_has_ended(self) -> None:
+        """A stop of the broker waits for the thread."""
+        world = World()
+        seen: list[str] = []
+        self.join(world, "a", "t.*", lambda topic: bool(seen.append(topic)))
+        self.resign(world)
+        world.coordinator.run_pending_jobs()
+        assert seen == []
+
+    def test_the_rest_is_left_when_the_shard_ends_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world = World()
+        self.join(world, "a", "t.*")
+        world.coordinator.run_pending_jobs()
+        world.advance_ms(10_001)
+        self.join(world, "b", "u.*")
+        seen: list[str] = []
+
+        def matching(regex: str, _topics: Sequence[str]) -> list[str]:
+            seen.append(regex)
+            self.resign(world)
+            return []
+
+        monkeypatch.setattr(topic_regexes, "matching_names", matching)
+        world.coordinator.run_pending_jobs()
+        assert len(seen) == 1
 
 
 class TestShown:

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.broker.coordinators.consumer.environment import GroupTimes
 from barnabas.broker.coordinators.consumer.metadata_watch import MetadataImage
-from barnabas.broker.coordinators.consumer.values import MemberExpired
+from barnabas.broker.coordinators.consumer.values import NO_TIMESTAMP, MemberExpired
 from barnabas.broker.coordinators.share_groups import heartbeats
 from barnabas.broker.coordinators.share_groups import partitions as parts
 from barnabas.broker.coordinators.share_groups import values as v
@@ -78,6 +78,12 @@ class ShareGroupRig:
         if epoch is None:
             epoch = self.group.members[member_id].epoch if member_id in self.group.members else 3
         return self.take(lambda turn: heartbeats.heartbeat(turn, Heartbeat(member_id, epoch, **fields)))
+
+    def told(self, member_id: str, epoch: int) -> str | None:
+        """The message of a heartbeat that is refused."""
+        with pytest.raises(ApiError) as caught:
+            heartbeats.heartbeat(Turn(self.group, self.environment), Heartbeat(member_id, epoch))
+        return caught.value.message
 
     def join(self, member_id: str, names: str = "t") -> Any:
         return self.beat(member_id, 0, topic_names=frozenset(names))
@@ -182,7 +188,7 @@ TABLE: dict[str, dict[str, tuple[Any, dict[str, str], int]]] = {
         "stable": (FENCED, {"a": "t0 t1"}, 0), "resting": (FENCED, {"a": "t0 t1", "b": ""}, 0)},
     "another subscription": {
         "empty": (UNKNOWN, {}, 0),
-        "initializing": (+1, {"a": ""}, 1), "abandoned": (+1, {"a": ""}, 3), "ready": (+1, {"a": ""}, 1),
+        "initializing": (+1, {"a": ""}, 1), "abandoned": (+1, {"a": ""}, 1), "ready": (+1, {"a": ""}, 1),
         "stable": (+1, {"a": ""}, 1), "resting": (-1, {"a": "", "b": ""}, 1)},
     "leave": {
         "empty": (UNKNOWN, {}, 0),
@@ -240,6 +246,21 @@ class TestHeartbeats:
         rig.beat("a")
         assert rig.beat("a", before).epoch == before + 1
         assert rig.beat("a", before - 1) == FENCED
+
+    def test_what_a_fenced_member_is_told(self) -> None:
+        rig = stable()
+        epoch = rig.group.members["a"].epoch
+        assert epoch > 2
+        greater, smaller = (rig.told("a", wrong) for wrong in (epoch + 1, 1))
+        ending = "The member must abandon all its partitions and rejoin."
+        assert greater == (
+            f"The share group member has a greater member epoch ({epoch + 1}) than the one known by the group"
+            f" coordinator ({epoch}). {ending}"
+        )
+        assert smaller == (
+            f"The share group member has a smaller member epoch (1) than the one known by the group coordinator"
+            f" ({epoch}), and it does not match the previous member epoch ({epoch - 1}). {ending}"
+        )
 
     def test_a_full_group_takes_members_that_it_has(self) -> None:
         rig = stable()
@@ -336,6 +357,12 @@ class TestSharePartitions:
         rig.beat("a")
         assert rig.asked == [(rig.group.epoch, {T: {2, 3}})]
 
+    def test_a_topic_that_its_last_subscriber_leaves_is_not_initialised(self) -> None:
+        rig = stable()
+        rig.move_topics(t=4, u=1)
+        rig.beat("a", topic_names=frozenset("u"))
+        assert rig.asked == [(rig.group.epoch, {U: {0}})]
+
     def test_a_topic_that_does_not_exist_is_initialised_once_it_does(self) -> None:
         rig = ShareGroupRig()
         rig.join("a", "w")
@@ -361,6 +388,14 @@ class TestReplay:
                 "metadata_hash",
             ):
                 assert getattr(again, name) == getattr(rig.group, name)
+
+    def test_without_a_target_it_has_that_of_the_first_epoch(self) -> None:
+        """So Kafka describes a group that has never had a member."""
+        group = ShareGroup("g")
+        assert (group.assignment_epoch, group.assignment_timestamp_ms) == (1, NO_TIMESTAMP)
+        for record in (v.TargetEpoch(5, 99), v.TargetEpoch(None)):
+            group.replay(record)
+        assert (group.assignment_epoch, group.assignment_timestamp_ms) == (1, NO_TIMESTAMP)
 
     def test_tombstones_end_it(self) -> None:
         rig = resting()
