@@ -30,6 +30,7 @@ from barnabas.cluster.security.cluster_security import ClusterSecurity
 from barnabas.common.clock import SystemClock
 from barnabas.common.pages.page_access import TOKEN_FILE, Access, of_directory
 from barnabas.common.pages.page_client import ask
+from barnabas.common.processes.cluster_file import read_cluster_file
 from tests.barnabas.cli.conftest import Barnabas
 from tests.support.kafka.kafka_tools import KafkaTools
 
@@ -88,6 +89,15 @@ def test_commands_connect_as_admin(barnabas: Barnabas, environment: dict[str, st
     for node in ("broker-0", "controller-100"):
         by_file = barnabas("doctor", f"{environment['BARNABAS_DATA_DIR']}/{node}/server.properties")
         assert by_file.code == 0, by_file
+
+
+def test_the_list_of_processes_shows_no_password(environment: dict[str, str]) -> None:
+    content = read_cluster_file(Path(environment["BARNABAS_DATA_DIR"]))
+    assert content is not None
+    pids = [content["supervisor_pid"], *(process["pid"] for process in content["processes"])]
+    shown = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
+    assert b"--users" in shown[0]
+    assert not any(b"se\\cr" in each for each in shown)
 
 
 def test_a_user_may_do_what_rules_allow(barnabas: Barnabas, environment: dict[str, str]) -> None:
