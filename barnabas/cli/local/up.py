@@ -112,8 +112,7 @@ def up(
 
     With --ephemeral and a COMMAND, run until it ends: `barnabas up --ephemeral -- pytest`.
     """
-    if not hide([users]):
-        click.echo("barnabas: warning: the list of processes shows --users: /proc/self/mem cannot be written", err=True)
+    _hide(users)
     if port is None:
         port = 0 if ephemeral else PORT
     if port + brokers - 1 > PORT_MAX:
@@ -163,6 +162,11 @@ def up(
         is_combined=combined,
     )
     return _run(cluster, is_temporary=is_temporary)
+
+
+def _hide(users: str) -> None:
+    if not hide([users]):
+        click.echo("barnabas: warning: the list of processes shows --users: /proc/self/mem cannot be written", err=True)
 
 
 def _compat_properties(release: str | None) -> dict[str, str]:
