@@ -121,6 +121,20 @@ def test_a_user_may_do_what_rules_allow(barnabas: Barnabas, environment: dict[st
         assert next(consumer).value == b"value"
 
 
+def test_a_reader_without_a_group_needs_the_topic_alone(barnabas: Barnabas, environment: dict[str, str]) -> None:
+    barnabas("topic", "create", "alone")
+    barnabas("acl", "add", "alice", "read,write", "topic:alone")
+    producer = Producer(settings(environment, "alice", "librdkafka.conf"))
+    producer.produce("alone", b"value")
+    assert producer.flush(20) == 0
+    file = f"{environment['BARNABAS_DATA_DIR']}/security/users/alice/client.properties"
+    for start in (["-p", "0", "--offset", "0"], ["--from-beginning"]):
+        read = barnabas("consume", "alone", *start, "-e", "--command-config", file)
+        assert (read.code, read.out) == (0, "value\n"), read.err
+    in_group = barnabas("consume", "alone", "--group", "g", "--command-config", file)
+    assert (in_group.code, "GROUP_AUTHORIZATION_FAILED" in in_group.err) == (1, True)
+
+
 def test_kafkas_tools_take_the_same_file(barnabas: Barnabas, environment: dict[str, str], tools: KafkaTools) -> None:
     barnabas("topic", "create", "tools")
     barnabas("acl", "add", "alice", "describe", "topic:tools")
