@@ -34,7 +34,8 @@ from barnabas.common.processes.cluster_file import read_cluster_file
 from tests.barnabas.cli.conftest import Barnabas
 from tests.support.kafka.kafka_tools import KafkaTools
 
-UP = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--ephemeral", "--brokers", "1", "--users", 'alice:se\\cr"et']
+USERS = 'alice:se\\cr"et,bob:w0rd'
+UP = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--ephemeral", "--brokers", "1", "--users", USERS]
 PROTOCOLS = ["ssl", "sasl_ssl", "sasl_plaintext"]
 
 
@@ -123,11 +124,11 @@ def test_a_user_may_do_what_rules_allow(barnabas: Barnabas, environment: dict[st
 
 def test_a_reader_without_a_group_needs_the_topic_alone(barnabas: Barnabas, environment: dict[str, str]) -> None:
     barnabas("topic", "create", "alone")
-    barnabas("acl", "add", "alice", "read,write", "topic:alone")
-    producer = Producer(settings(environment, "alice", "librdkafka.conf"))
+    barnabas("acl", "add", "bob", "read,write", "topic:alone")
+    producer = Producer(settings(environment, "bob", "librdkafka.conf"))
     producer.produce("alone", b"value")
     assert producer.flush(20) == 0
-    file = f"{environment['BARNABAS_DATA_DIR']}/security/users/alice/client.properties"
+    file = f"{environment['BARNABAS_DATA_DIR']}/security/users/bob/client.properties"
     for start in (["-p", "0", "--offset", "0"], ["--from-beginning"]):
         read = barnabas("consume", "alone", *start, "-e", "--command-config", file)
         assert (read.code, read.out) == (0, "value\n"), read.err
