@@ -8,8 +8,8 @@
     DIR/pages/               ca.pem, pages_token: for a scraper of the pages
 
 Rules
-1. A later run keeps the authority, the passwords, the token and the key. Certificates are issued again; a running node takes the
-   new one.
+1. A later run keeps the authority, the passwords, the token and the key. Certificates are issued again; a running node
+   takes the new one.
 2. Files are for their owner alone. DIR/pages is also for the owner's group, since Prometheus runs as a user of its own.
 3. The first user is the administrator.
 
