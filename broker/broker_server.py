@@ -104,7 +104,7 @@ class BrokerServer:
         self.log_manager = LogManager(config, config.log_dirs, self._moved_clock, self._scheduler, fs)
         known_cluster_id = self.log_manager.open_directories(self.broker_id)
         try:
-            self.network = Network(config, registry, clock)
+            self.network = Network(config, registry, clock, None if shared is None else shared.expiry)
             try:
                 context = self._make_context(clock, fs, registry, on_fatal, known_cluster_id)
                 self._build(context)

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.api import Api, Table
     from barnabas.controller.image import Broker, Endpoint, Image
     from barnabas.controller.raft.client.status import Entry
+    from barnabas.security.tls.loaded import ExpiryLog
 
 log = logging.getLogger("barnabas.controller")
 
@@ -78,6 +79,7 @@ class SharedProcess(NamedTuple):
 
     registry: Registry  # of the controller alone; the process shows both on one page
     page: MetricsServer  # started and stopped by the process
+    expiry: ExpiryLog
     endings: queue.SimpleQueue[int | str]
     broker_apis: frozenset[int]  # faults in these are faults of the broker
 
@@ -120,7 +122,8 @@ class ControllerServer:
 
     def _build(self, clock: Clock, fs: FileSystem) -> None:
         self.metrics = ControllerMetrics(self.registry, clock)
-        self._tls = TlsEndpoints(self.config.originals, clock.wall_ms)  # fixed before start
+        expiry = None if self._shared is None else self._shared.expiry
+        self._tls = TlsEndpoints(self.config.originals, clock.wall_ms, expiry=expiry)  # fixed before start
         self._authorizer = make_authorizer(self.config, self.registry, is_controller=True)
         self.quotas = ControllerQuotas(self.config, clock)
         self._policies = Policies.of(self.config)  # fixed before start

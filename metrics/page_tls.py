@@ -64,8 +64,8 @@ class PageTls:
         self._loaded = loaded  # guarded by: _lock
         self._stamps = loaded.stamps  # guarded by: _lock; of the files that were looked at last
         self._reviewed_ms = clock.monotonic_ms()  # guarded by: _lock
-        self._expiry = ExpiryLog("the pages")  # guarded by: _lock
-        self._expiry.note(loaded.expires_ms(), clock.wall_ms())
+        self._expiry = ExpiryLog()  # fixed before start
+        self._expiry.note("the pages", loaded.expires_ms(), clock.wall_ms())
 
     def register(self, registry: Registry) -> None:
         """Show the seconds until the certificate expires."""
@@ -99,11 +99,10 @@ class PageTls:
             self._stamps = stamps
             try:
                 self._loaded = load(settings, is_server=True, now_ms=self._clock.wall_ms())
-                self._expiry.forget()
                 log.info("the pages have a new certificate: %s", self._loaded.subject())
             except ConfigError as error:
                 log.error("the pages keep their certificate: %s", _of_pages(error))
-        self._expiry.note(self._loaded.expires_ms(), self._clock.wall_ms())
+        self._expiry.note("the pages", self._loaded.expires_ms(), self._clock.wall_ms())
 
 
 def make_tls(config: Config, clock: Clock) -> PageTls | None:

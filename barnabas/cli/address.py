@@ -31,16 +31,21 @@ def default_bootstrap() -> str:
     return found[0] if found else DEFAULT_BOOTSTRAP
 
 
-def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
-    """The addresses of --bootstrap, checked, or the default. Raises UserError.
+def chosen_bootstrap() -> str:
+    """The addresses for a command without --bootstrap. Raises UserError.
 
     The bootstrap.servers of --command-config count before $BARNABAS_BOOTSTRAP, those of $BARNABAS_COMMAND_CONFIG after
     it: a container sets both, since its network has other addresses than the file.
     """
+    given = chosen()
+    is_first = is_by_option() or not os.environ.get(VARIABLE)
+    return given.bootstrap if given is not None and given.bootstrap and is_first else default_bootstrap()
+
+
+def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    """The addresses of --bootstrap, checked, or the default. Raises UserError."""
     if value is None:
-        given = chosen()
-        is_first = is_by_option() or not os.environ.get(VARIABLE)
-        return given.bootstrap if given is not None and given.bootstrap and is_first else default_bootstrap()
+        return chosen_bootstrap()
     for text in value.split(","):
         host_port(text)
     return value

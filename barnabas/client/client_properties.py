@@ -166,12 +166,13 @@ class ClientProperties:
 
     @contextlib.contextmanager
     def _as_written(self) -> Iterator[None]:
-        """Name keys in errors as the client's file has them."""
+        """Name keys in errors as the client's file has them: it has no listeners."""
         try:
             yield
         except ConfigError as error:
             prefix = f"listener.name.{NAME.lower()}.{self.mechanism.lower()}."
-            raise ConfigError(str(error).replace(prefix, "")) from None
+            text = str(error).replace(prefix, "").replace(f"listener {NAME} uses", "the client uses")
+            raise ConfigError(text) from None
 
     def _librdkafka_sasl(self) -> Iterator[tuple[str, Any]]:
         login = self._login()

@@ -21,7 +21,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _ESCAPE: Final = r"(?s)\\(u([0-9a-fA-F]{4})|.)"
 _UNICODE_CUT_SHORT: Final = r"(?<!\\)(\\\\)*\\u(?![0-9a-fA-F]{4})"
 
-#: Variables that set up the image or the JVM, and are not config keys.
+#: Variables that are not config keys: those that set up the image or the JVM, and some of ours.
 _NOT_KEYS: Final = frozenset(
     (
         "KAFKA_CLUSTER_ID",
@@ -39,6 +39,17 @@ _NOT_KEYS: Final = frozenset(
         "KAFKA_OPTS",
         "KAFKA_TOOLS_LOG4J_LOGLEVEL",
         "KAFKA_VERSION",
+        # Ours, for commands, tests and the build. A machine, or a container, may have them for all that runs there.
+        "BARNABAS_BOOTSTRAP",
+        "BARNABAS_COMMAND_CONFIG",
+        "BARNABAS_CONTROL_URL",
+        "BARNABAS_DATA_DIR",
+        "BARNABAS_FAULTS_URLS",
+        "BARNABAS_METRICS_URLS",
+        "BARNABAS_PURE",
+        "BARNABAS_PYTHON",
+        "BARNABAS_READY",
+        "BARNABAS_SUPERVISOR_PID",
     )
 )
 
@@ -58,8 +69,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     BARNABAS_* variables name our own keys in the same way (BARNABAS_METRICS_PORT is barnabas.metrics.port).
     """
     properties = {}
-    for variable in sorted(environment):
-        if variable.startswith("KAFKA_") and variable not in _NOT_KEYS:
+    for variable in sorted(environment.keys() - _NOT_KEYS):
+        if variable.startswith("KAFKA_"):
             properties[_key_of(variable.removeprefix("KAFKA_"))] = environment[variable]
         elif variable.startswith("BARNABAS_"):
             properties[_key_of(variable)] = environment[variable]

@@ -30,6 +30,7 @@ from barnabas.metrics import process
 from barnabas.metrics.http import MetricsServer
 from barnabas.metrics.page.combined import CombinedRegistry
 from barnabas.metrics.registry import Registry
+from barnabas.security.tls.loaded import ExpiryLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,20 +61,20 @@ class CombinedServer:
         self._faults = faults  # fixed before start; if not None, `clock` and `fs` are its own
         self._hand = hand  # fixed before start
         built: list[ControllerServer] = []
-        of_broker, of_controller = Registry(clock), Registry(clock)
+        of_broker, of_controller, expiry = Registry(clock), Registry(clock), ExpiryLog()
         registry = CombinedRegistry(clock, of_broker, of_controller)
         self.page = MetricsServer.of_config(registry, config, clock)
 
         def build_controller(known: str | None) -> str:
             if known and cluster_id and known != cluster_id:
                 raise DirectoryError(f"the log directories belong to cluster {known!r}, not {cluster_id!r}")
-            share = ControllerShare(of_controller, self.page, self.endings, frozenset(TABLE))
+            share = ControllerShare(of_controller, self.page, expiry, self.endings, frozenset(TABLE))
             own = config.of_role(CONTROLLER)
             built.append(ControllerServer(own, clock, fs, known or cluster_id, faults, hand, share))
             return built[0].cluster_id
 
         try:
-            of_process = BrokerShare(of_broker, self.page, self._has_leader, build_controller)
+            of_process = BrokerShare(of_broker, self.page, expiry, self._has_leader, build_controller)
             self.broker = BrokerServer(config, clock, fs, self.endings.put, faults, hand, of_process)
         except BaseException:
             for controller in built:

@@ -114,7 +114,7 @@ class QuotaPlugin:
         entry_point = config.client_quota_callback_class
         if not entry_point:
             return None
-        make = load_callback(KEY, str(entry_point))
+        make = load_callback(KEY, str(entry_point), is_class=True)
         try:
             made: Any = make(dict(config.originals))
         except Exception as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.config.config import Config
     from barnabas.metrics.http import MetricsServer
     from barnabas.metrics.registry import Registry
+    from barnabas.security.tls.loaded import ExpiryLog
 
 
 class SharedProcess(NamedTuple):
@@ -24,6 +25,7 @@ class SharedProcess(NamedTuple):
 
     registry: Registry  # of the broker alone; the process shows both on one page
     page: MetricsServer  # started and stopped by the process
+    expiry: ExpiryLog
     has_leader: Callable[[], bool]  # whether the controller knows an active one; called after build_controller
     build_controller: Callable[[str | None], str]  # given the cluster id if it is known; returns it
 

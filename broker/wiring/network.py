@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.config.config import Config
     from barnabas.metrics.registry import Registry
+    from barnabas.security.tls.loaded import ExpiryLog
 
 CONTROL_PLANE_REQUESTS_MAX: Final = 20  # as in Kafka
 
@@ -34,12 +35,12 @@ CONTROL_PLANE_REQUESTS_MAX: Final = 20  # as in Kafka
 class Network:
     """See the module."""
 
-    def __init__(self, config: Config, registry: Registry, clock: Clock) -> None:
+    def __init__(self, config: Config, registry: Registry, clock: Clock, expiry: ExpiryLog | None = None) -> None:
         self._config = config  # fixed before start
         self.channel = RequestChannel(config.queued_max_requests, CONTROL_PLANE_REQUESTS_MAX)
         self.request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
         self.client_quotas = ClientQuotas.of(config, clock, QuotaPlugin.of(config, clock))
-        self.tls = TlsEndpoints(config.originals, clock.wall_ms, awaits_settings=True)
+        self.tls = TlsEndpoints(config.originals, clock.wall_ms, awaits_settings=True, expiry=expiry)
         self.sasl = SaslSources()
         self.sockets = SocketServer(
             config.listeners_parsed,

@@ -99,7 +99,7 @@ class Policies:
 def _loaded(key: str, entry_point: str | None, config: Config) -> Any:
     if not entry_point:
         return None
-    make = load_callback(key, str(entry_point))
+    make = load_callback(key, str(entry_point), is_class=True)
     try:
         made = make(dict(config.originals))
     except Exception as error:

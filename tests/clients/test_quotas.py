@@ -103,24 +103,28 @@ def producer(cluster: Target, client_id: str, **config: object) -> Producer:
     return Producer({"bootstrap.servers": cluster.bootstrap, "client.id": client_id, **settings})
 
 
+def rate_of_another(cluster: Target, topic: str) -> float:
+    """Produce as fast as it goes, with a client id that has no limit; return the bytes a second."""
+    other, clock = producer(cluster, "other"), SystemClock()
+    started_ms = clock.monotonic_ms()
+    for _ in range(5000):
+        other.produce(topic, bytes(RECORD_BYTES))
+    assert other.flush(TIMEOUT_S) == 0
+    return 5000 * RECORD_BYTES * 1000 / (clock.monotonic_ms() - started_ms)
+
+
 def test_the_java_producer_is_held_to_its_rate_and_others_are_not(
     tools: KafkaTools, cluster: Target, topic: str, limit: Callable[..., None]
 ) -> None:
     limit("producer_byte_rate", LIMIT, *entity("clients", "limited"))
-    clock = SystemClock()
-    rates: list[float] = []
+    alone = [rate_of_another(cluster, topic) for _ in range(10)]
+    beside: list[float] = []
     shown: list[str] = []
     ended = threading.Event()
 
     def others() -> None:
-        """Produce as fast as it goes, again and again, with another client id."""
         while not ended.is_set():
-            other = producer(cluster, "other")
-            started_ms = clock.monotonic_ms()
-            for _ in range(5000):
-                other.produce(topic, bytes(RECORD_BYTES))
-            assert other.flush(TIMEOUT_S) == 0
-            rates.append(5000 * RECORD_BYTES * 1000 / (clock.monotonic_ms() - started_ms))
+            beside.append(rate_of_another(cluster, topic))
             if isinstance(cluster, BarnabasCluster):
                 shown.append(page(cluster, "/live.json?section=throttled") + page(cluster, "/metrics"))
             ended.wait(1)
@@ -142,7 +146,8 @@ def test_the_java_producer_is_held_to_its_rate_and_others_are_not(
     steady = found[1:-1]  # the first has the burst that the window allows, the last is the mean of all
     assert len(steady) >= 2, result.stdout
     assert sum(steady) / len(steady) == pytest.approx(LIMIT, rel=SHARE), result.stdout
-    assert sorted(rates)[len(rates) // 2] > 3 * LIMIT
+    # Why the best of each: the machine has other work, which only slows them.
+    assert max(beside) > max(alone) / 2, "a client that is throttled slows no others"
     if isinstance(cluster, BarnabasCluster):
         assert [one for one in shown if '"sentence":"client id limited goes on in ' in one], "the live page names it"
         assert [one for one in shown if re.search(r'kafka_server_produce_throttle_time\{client_id="limited"\} \d', one)]

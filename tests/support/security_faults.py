@@ -277,7 +277,7 @@ class SecurityFaults:
         token = self._security.login(MOVER)._replace(
             user=response.token_id, password=base64.b64encode(response.hmac).decode()
         )
-        made.append((_with_token(token), response.expiry_timestamp_ms))
+        made.append((with_token(token), response.expiry_timestamp_ms))
         return True
 
     def _is_accepted(self, node: Node, settings: dict[str, str]) -> bool | None:
@@ -416,7 +416,7 @@ class GuestSender(Worker):
             connection.close()
 
 
-def _with_token(login: Login) -> dict[str, str]:
+def with_token(login: Login) -> dict[str, str]:
     """The settings of a Java client that logs in with a delegation token."""
     settings = client_settings.java(login)
     jaas = settings["sasl.jaas.config"].removesuffix(";")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.address import BOOTSTRAP_NAMES, default_bootstrap, host_port
+from barnabas.cli.address import BOOTSTRAP_NAMES, chosen_bootstrap, host_port
 from barnabas.cli.admin.stray import COLUMNS as STRAY_COLUMNS
 from barnabas.cli.admin.stray import rows_of as stray_rows
 from barnabas.cli.errors import UserError
@@ -63,7 +63,8 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> None:
     """Check which addresses each listener advertises, and whether they answer from here.
 
     With FILE, a server.properties, check its listeners; else the addresses of --bootstrap (default:
-    $BARNABAS_BOOTSTRAP, else the running local cluster, else 127.0.0.1:9092). Exits 1 if there is a problem.
+    bootstrap.servers of --command-config, else $BARNABAS_BOOTSTRAP, else the running local cluster, else
+    127.0.0.1:9092). Exits 1 if there is a problem.
 
     With --command-config, a client's security settings are checked, too: the listener's certificate (name, issuer,
     dates, clocks) and the login. The listeners of FILE are checked as another broker would use them.
@@ -75,7 +76,7 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> None:
     if file is not None:
         addresses = _listeners(file)
     else:
-        bootstrap_used = bootstrap or default_bootstrap()
+        bootstrap_used = bootstrap or chosen_bootstrap()
         properties, connect = settings_for(bootstrap_used), connector(bootstrap_used)
         is_tls = properties is not None and properties.protocol.endswith("SSL")
         addresses = [Address(*host_port(text), connect=connect, is_tls=is_tls) for text in bootstrap_used.split(",")]

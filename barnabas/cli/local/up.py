@@ -24,6 +24,7 @@ from barnabas.cli.local.slow_motion import slow_motion_option, slow_motion_prope
 from barnabas.cli.local.supervisor import Supervisor
 from barnabas.cli.text import key_value, properties_of
 from barnabas.cluster import LocalCluster, ProcessDiedError
+from barnabas.common.processes.arguments import hide
 
 if TYPE_CHECKING:
     from barnabas.cluster.security.cluster_security import ClusterSecurity
@@ -111,6 +112,7 @@ def up(
 
     With --ephemeral and a COMMAND, run until it ends: `barnabas up --ephemeral -- pytest`.
     """
+    _hide(users)
     if port is None:
         port = 0 if ephemeral else PORT
     if port + brokers - 1 > PORT_MAX:
@@ -160,6 +162,11 @@ def up(
         is_combined=combined,
     )
     return _run(cluster, is_temporary=is_temporary)
+
+
+def _hide(users: str) -> None:
+    if not hide([users]):
+        click.echo("barnabas: warning: the list of processes shows --users: /proc/self/mem cannot be written", err=True)
 
 
 def _compat_properties(release: str | None) -> dict[str, str]:

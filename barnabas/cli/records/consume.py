@@ -24,6 +24,8 @@ from barnabas.cli.text import key_value, time_ms
 
 BATCH_MAX = 500
 POLL_S = 0.2
+#: Of no meaning without --group: librdkafka always needs a group.id, and asks for the group's coordinator.
+NO_GROUP_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 
 
 @click.command()
@@ -164,6 +166,8 @@ class _Printer:
         """Print a record; return False if it is past the end, or an event of librdkafka's."""
         error = message.error()
         if error is not None:
+            if error.name() == NO_GROUP_RIGHT and not self._commits:
+                return False
             if error.name() != "_PARTITION_EOF":
                 raise KafkaException(error)
             partition = message.partition()

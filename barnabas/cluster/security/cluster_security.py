@@ -12,7 +12,10 @@ Rules
    for each user the settings for clients. A later start in DIR uses the same authority and passwords.
 3. Users get SCRAM credentials when the cluster is first ready. From then on `barnabas user` changes and deletes them,
    and a later start leaves them alone, unless it gives a user a new password. PLAIN knows exactly these users.
-4. The pages ask for the token in DIR/security/pages_token, and have TLS where the listeners have it. A token, users or
+4. Where users log in by SCRAM, nodes have a `delegation.token.secret.key`, made at the first start: it is what the
+   salts of users that do not exist are made from, and lets users create delegation tokens. The cluster's configuration
+   can replace it.
+5. The pages ask for the token in DIR/security/pages_token, and have TLS where the listeners have it. A token, users or
    a key store for pages in the cluster's configuration replace these.
 
 Threads: none; writes files.
@@ -44,6 +47,7 @@ MECHANISMS: Final = (SCRAM, "SCRAM-SHA-256", PLAIN)
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 #: A certificate's principal is its common name.
 MAPPING_RULES: Final = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
+TOKEN_KEY_SETTING: Final = "delegation.token.secret.key"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _NODE_USER: Final = "node"  # logs in to other nodes where they have no certificates
 _SUPERVISOR: Final = "supervisor"  # serves the control page
@@ -67,7 +71,7 @@ class ClusterSecurity:
         self.node_protocol = SSL if self.is_encrypted else SASL_PLAINTEXT
         self._authority = Authority(self.directory, now_ms)
         self._issued_ms = now_ms  # no certificate in use is older
-        self._node_password, self.users, self._created = self._remembered(users)
+        self._node_password, self._token_key, self.users, self._created = self._remembered(users)
         self._write_users()
         self._page_token = self._remembered_token()
 
@@ -130,12 +134,14 @@ class ClusterSecurity:
             properties |= self._tls_properties(node, internal)
         else:
             properties |= self._sasl_between_nodes(node, internal)
-        if self.protocol != SSL and node.role == "broker":
-            properties |= self._sasl_for_clients()
+        if self.protocol != SSL:
+            properties[TOKEN_KEY_SETTING] = self._token_key
+            if node.role == "broker":
+                properties |= self._sasl_for_clients()
         return properties
 
     def page_properties(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties that protect the pages of the node `name`, but not what `config` replaces (rule 4)."""
+        """Return the properties that protect the pages of the node `name`, but not what `config` replaces (rule 5)."""
         properties = {}
         if not {TOKEN_KEY, USERS_KEY} & config.keys():
             properties[TOKEN_KEY] = self._page_token
@@ -177,19 +183,25 @@ class ClusterSecurity:
         self._created = dict(self.users)
         self._write_users()
 
-    def _remembered(self, users: Mapping[str, str]) -> tuple[str, dict[str, str], dict[str, str]]:
-        """Return the nodes' password, the users' (those of before, changed by the given ones), and those created."""
+    def _remembered(self, users: Mapping[str, str]) -> tuple[str, str, dict[str, str], dict[str, str]]:
+        """Return the nodes' password and key of tokens, the users' passwords, and those created.
+
+        The users are those of before, changed by the given ones.
+        """
         path = self.directory / USERS_FILE
         try:
             known: dict[str, dict[str, str]] = json.loads(path.read_text()) if path.exists() else {}
         except ValueError as error:  # a crash of the machine can leave it empty
             raise ClusterError(f"{path} cannot be read ({error}): remove it, and users get new passwords") from None
-        node_password = known.get("nodes", {}).get(_NODE_USER) or secrets.token_urlsafe(_PASSWORD_BYTES)
+        of_nodes = known.get("nodes", {})
+        node_password = of_nodes.get(_NODE_USER) or secrets.token_urlsafe(_PASSWORD_BYTES)
+        token_key = of_nodes.get(TOKEN_KEY_SETTING) or secrets.token_urlsafe(_PASSWORD_BYTES)
         everyone = {ADMIN: secrets.token_urlsafe(_PASSWORD_BYTES), **known.get("users", {}), **users}
-        return node_password, everyone, known.get("created", {})
+        return node_password, token_key, everyone, known.get("created", {})
 
     def _write_users(self) -> None:
-        content = {"nodes": {_NODE_USER: self._node_password}, "users": self.users, "created": self._created}
+        of_nodes = {_NODE_USER: self._node_password, TOKEN_KEY_SETTING: self._token_key}
+        content = {"nodes": of_nodes, "users": self.users, "created": self._created}
         write_private(self.directory / USERS_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
     def _remembered_token(self) -> str:

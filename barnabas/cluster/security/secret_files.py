@@ -2,14 +2,14 @@
 
     DIR/authority/           ca.pem, ca-key.pem: who has the key can be anybody; no running process needs it
     DIR/nodes/               NAME.pem: key and certificate of a node; NAME.properties: how it connects to other nodes;
-                             ca.pem, pages_token
+                             ca.pem, pages_token; token_key: delegation.token.secret.key
     DIR/users/ca.pem         what clients trust
     DIR/users/NAME/          a user's password, and its settings for clients; the administrator also has pages_token
     DIR/pages/               ca.pem, pages_token: for a scraper of the pages
 
 Rules
-1. A later run keeps the authority, the passwords and the token. Certificates are issued again; a running node takes the
-   new one.
+1. A later run keeps the authority, the passwords, the token and the key. Certificates are issued again; a running node
+   takes the new one.
 2. Files are for their owner alone. DIR/pages is also for the owner's group, since Prometheus runs as a user of its own.
 3. The first user is the administrator.
 
@@ -29,6 +29,7 @@ from barnabas.common.pages.page_access import TOKEN_FILE
 
 CA_FILE: Final = "ca.pem"
 PASSWORD_FILE: Final = "password"
+KEY_FILE: Final = "token_key"
 _SECRET_BYTES: Final = 18
 _FOR_OWNER: Final = 0o700
 _FOR_GROUP: Final = 0o750
@@ -45,6 +46,7 @@ class SecretFiles:
         self._authority = Authority(directory / "authority", now_ms)
         self._ca = self._authority.certificate_file.read_bytes()
         self._token = _kept(self._nodes / TOKEN_FILE)
+        _kept(self._nodes / KEY_FILE)
 
     def write(
         self, nodes: Mapping[str, Sequence[str]], users: Sequence[str], bootstrap: str, users_path: str = ""

@@ -14,13 +14,14 @@ from typing import Any
 from barnabas.config.errors import ConfigError
 
 
-def load_callback(key: str, entry_point: str) -> Callable[..., Any]:
-    """Return the function that a key names; raises ConfigError if it cannot be imported."""
+def load_callback(key: str, entry_point: str, *, is_class: bool = False) -> Callable[..., Any]:
+    """Return the function or class that a key names; raises ConfigError if it cannot be imported."""
+    kind, form = ("class", "module:Class") if is_class else ("function", "module:function")
     module, separator, name = entry_point.partition(":")
     if not separator or not module or not name:
         raise ConfigError(
             f"Invalid value {entry_point} for configuration {key}: Java classes cannot be loaded here; name a Python "
-            "function as module:function"
+            f"{kind} as {form}"
         )
     try:
         found: Any = importlib.import_module(module)
@@ -29,5 +30,5 @@ def load_callback(key: str, entry_point: str) -> Callable[..., Any]:
     except Exception as error:  # also what the module itself raises
         raise ConfigError(f"{key}={entry_point} cannot be imported: {error}") from error
     if not callable(found):
-        raise ConfigError(f"{key}={entry_point} is not a function")
+        raise ConfigError(f"{key}={entry_point} is not a {kind}")
     return found  # type: ignore[no-any-return]

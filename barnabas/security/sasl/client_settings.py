@@ -97,7 +97,7 @@ def _by_password(scope: Scope) -> Callable[[str], ClientMechanism]:
         options = scope.required_login_module().options
         pair = options.get("username", ""), options.get("password", "")
         if not all(pair):
-            raise ConfigError(f"{scope.name(JAAS)} has no username and password to log in to other nodes")
+            raise ConfigError(f"{scope.name(JAAS)} has no username and password to log in with")
         login = lambda: pair  # noqa: E731
     else:
         login = load_callback(scope.name(LOGIN_HANDLER), handler)

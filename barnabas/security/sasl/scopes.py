@@ -4,6 +4,8 @@ Rules
 1. A key is looked up as `listener.name.<listener>.<mechanism>.<key>`, then `listener.name.<listener>.<key>`, then
    `<key>`; listener and mechanism in lower case.
 2. The login entry and the callbacks belong to one mechanism, so only the first form counts.
+3. The entry names a login module of the mechanism, since another one's options would mean something else. With a
+   callback of the operator's own it may be any.
 
 Source: ChannelBuilders.channelBuilderConfigs, JaasContext, SaslChannelBuilder (Kafka 4.3).
 """
@@ -19,10 +21,21 @@ from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import LISTENER_GROUPS, LOGIN_KEYS
 from barnabas.config.table.keys import BROKER_KEYS
 from barnabas.security.sasl.jaas import JaasError, LoginModule, parse_jaas
+from barnabas.security.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 
 JAAS: Final = "sasl.jaas.config"
 SERVER_HANDLER: Final = "sasl.server.callback.handler.class"
 LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
+_PACKAGE: Final = "org.apache.kafka.common.security."
+_SCRAM: Final = (f"{_PACKAGE}scram.ScramLoginModule",)
+#: The login modules of each mechanism (rule 3); errors name the first one.
+MODULES: Final[Mapping[str, tuple[str, ...]]] = {
+    PLAIN: (f"{_PACKAGE}plain.PlainLoginModule",),
+    SCRAM_SHA_256: _SCRAM,
+    SCRAM_SHA_512: _SCRAM,
+    OAUTHBEARER: (f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule",),
+    GSSAPI: ("com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"),
+}
 
 
 class ListenerScope:
@@ -62,14 +75,20 @@ class Scope(ListenerScope):
         return text.strip() or None if text is not None else None
 
     def login_module(self) -> LoginModule | None:
-        """Return the JAAS entry; raises ConfigError if it cannot be read. No text of it is in the error."""
+        """Return the JAAS entry; raises ConfigError if it cannot be used. No option's value is in the error."""
         text = self.own(JAAS)
         if text is None:
             return None
         try:
-            return parse_jaas(text)
+            module = parse_jaas(text)
         except JaasError as error:
             raise ConfigError(f"{self.name(JAAS)}: {error}") from error
+        fitting = MODULES[self.mechanism]
+        if module.name not in fitting and not self._has_callback():
+            raise ConfigError(
+                f"{self.name(JAAS)}: {module.name} is no login module of {self.mechanism}: use {fitting[0]}"
+            )
+        return module
 
     def required_login_module(self) -> LoginModule:
         """Return the JAAS entry; raises ConfigError if there is none."""
@@ -77,6 +96,10 @@ class Scope(ListenerScope):
         if module is None:
             raise ConfigError(f"listener {self.listener} uses {self.mechanism}, so {self.name(JAAS)} must be set")
         return module
+
+    def _has_callback(self) -> bool:
+        """Return whether a callback of the operator's own is set, and not a class of Kafka's."""
+        return any(":" in (self.own(key) or "") for key in (SERVER_HANDLER, LOGIN_HANDLER))
 
     def _names(self, key: str) -> tuple[str, ...]:
         return self.name(key), *super()._names(key)

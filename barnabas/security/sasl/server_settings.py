@@ -87,21 +87,22 @@ class _Builder:
         self.key_sources: list[KeySource] = []
 
     def factory(self, mechanism: str) -> Callable[[], ServerMechanism]:
+        if mechanism not in SUPPORTED:
+            raise ConfigError(
+                f"listener {self._listener}: {MECHANISMS} has {mechanism}, which is not supported here; "
+                f"supported are {', '.join(SUPPORTED)}"
+            )
         scope = Scope(self._config, self._listener, mechanism)
+        scope.login_module()  # Why also for SCRAM, which has its users elsewhere: a mistake in it is one
         if mechanism == PLAIN:
             return self._plain(scope)
         if mechanism in (SCRAM_SHA_256, SCRAM_SHA_512):
             return self._scram(scope)
         if mechanism == OAUTHBEARER:
             return self._oauthbearer(scope)
-        if mechanism == GSSAPI:
-            from barnabas.security.sasl.gssapi.server_settings import kerberos_server  # Why here: it brings a library
+        from barnabas.security.sasl.gssapi.server_settings import kerberos_server  # Why here: it brings a library
 
-            return kerberos_server(scope)
-        raise ConfigError(
-            f"listener {self._listener}: {MECHANISMS} has {mechanism}, which is not supported here; "
-            f"supported are {', '.join(SUPPORTED)}"
-        )
+        return kerberos_server(scope)
 
     def _plain(self, scope: Scope) -> Callable[[], ServerMechanism]:
         handler = scope.own(SERVER_HANDLER)

@@ -48,7 +48,6 @@ class TlsEndpoint:
         self.loaded = loaded  # replaced whole by TlsEndpoints
         self.wanted = loaded.settings  # owner: TlsEndpoints; those of `loaded`, unless they were refused
         self.refused: Stamps | None = None  # owner: TlsEndpoints; the files that could not be used
-        self.expiry = ExpiryLog(f"listener {name}")  # owner: TlsEndpoints
         self._mapper = PrincipalMapper(loaded.settings.principal_mapping_rules)  # fixed before start
 
     @property
@@ -81,11 +80,20 @@ class TlsEndpoints:
     """See the module."""
 
     def __init__(
-        self, originals: Mapping[str, str], wall_ms: Callable[[], int], *, awaits_settings: bool = False
+        self,
+        originals: Mapping[str, str],
+        wall_ms: Callable[[], int],
+        *,
+        awaits_settings: bool = False,
+        expiry: ExpiryLog | None = None,
     ) -> None:
-        """Take the settings of the file; with `awaits_settings` those set at run time are still to come."""
+        """Take the settings of the file; with `awaits_settings` those set at run time are still to come.
+
+        `expiry` is the process's, if it has several roles.
+        """
         self._wall_ms = wall_ms  # fixed before start
-        self._lock = threading.Lock()  # a leaf
+        self._expiry = ExpiryLog() if expiry is None else expiry  # fixed before start
+        self._lock = threading.Lock()  # before that of _expiry
         self._originals = dict(originals)  # replaced whole under _lock
         self._by_name: dict[str, TlsEndpoint] = {}  # replaced whole under _lock
         self._is_settled = not awaits_settings  # guarded by: _lock
@@ -196,9 +204,8 @@ class TlsEndpoints:
         endpoint.refused = None
         if new is None:
             return
-        endpoint.expiry.forget()
         endpoint.loaded = new
         log.info("listener %s uses new certificates: %s", endpoint.name, new.subject() or "the trusted ones")
 
     def _warn(self, endpoint: TlsEndpoint) -> None:
-        endpoint.expiry.note(endpoint.loaded.expires_ms(), self._wall_ms())
+        self._expiry.note(f"listener {endpoint.name}", endpoint.loaded.expires_ms(), self._wall_ms())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -66,29 +67,28 @@ class Loaded(NamedTuple):
 
 
 class ExpiryLog:
-    """Logs once a day, from WARN_DAYS on, how long a certificate is valid.
+    """Logs once a day, from WARN_DAYS on, how long a certificate is valid; both roles of a process share one.
 
-    Threads: the owner of the certificate guards it.
+    Threads: any.
     """
 
-    def __init__(self, whose: str) -> None:
-        self._whose = whose  # fixed before start
-        self._noted_day = -1  # guarded by the owner; the day of the last line
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # a leaf
+        self._noted: dict[str, tuple[int, int]] = {}  # guarded by: _lock; the day of the last line, and what expires
 
-    def note(self, expires_ms: int | None, now_ms: int) -> None:
+    def note(self, whose: str, expires_ms: int | None, now_ms: int) -> None:
         """Log a certificate that expires at this time, if it is time for a line; None has no certificate."""
-        today = now_ms // MS_PER_DAY
-        if expires_ms is None or expires_ms - now_ms > WARN_DAYS * MS_PER_DAY or self._noted_day == today:
+        if expires_ms is None or expires_ms - now_ms > WARN_DAYS * MS_PER_DAY:
             return
-        self._noted_day = today
+        noted = now_ms // MS_PER_DAY, expires_ms
+        with self._lock:
+            if self._noted.get(whose) == noted:
+                return
+            self._noted[whose] = noted
         if expires_ms < now_ms:
-            log.error("the certificate of %s has expired: no client accepts it", self._whose)
+            log.error("the certificate of %s has expired: no client accepts it", whose)
         else:
-            log.warning("the certificate of %s expires in %d days", self._whose, (expires_ms - now_ms) // MS_PER_DAY)
-
-    def forget(self) -> None:
-        """Log the next certificate even if this day has a line."""
-        self._noted_day = -1
+            log.warning("the certificate of %s expires in %d days", whose, (expires_ms - now_ms) // MS_PER_DAY)
 
 
 def load(settings: TlsSettings, *, is_server: bool, is_between_nodes: bool = False, now_ms: int) -> Loaded:

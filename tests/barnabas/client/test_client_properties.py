@@ -80,6 +80,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, text: str, words: str) -> None:
 
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -87,7 +88,7 @@ def test_a_login_by_password(tmp_path: Path, mechanism: str) -> None:
     properties = loaded(
         tmp_path,
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
-        f'sasl.jaas.config={SCRAM} username="alice" password="se\\\\"cret";\n',
+        f'sasl.jaas.config={PLAIN if mechanism == "PLAIN" else SCRAM} username="alice" password="se\\\\"cret";\n',
     )
     assert properties.librdkafka() == {
         "security.protocol": "SASL_PLAINTEXT",
@@ -121,7 +122,16 @@ def test_a_token_is_asked_for_when_it_is_needed(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("", "security.protocol=SASL_SSL needs sasl.mechanism, such as SCRAM-SHA-512"),
-        ("sasl.mechanism=PLAIN\n", "sasl.jaas.config must be set"),
+        ("sasl.mechanism=PLAIN\n", "^the client uses PLAIN, so sasl.jaas.config must be set"),
+        (
+            f"sasl.mechanism=PLAIN\nsasl.jaas.config={SCRAM};\n",
+            "^sasl.jaas.config: .* is no login module of PLAIN: use",
+        ),
+        (
+            "sasl.mechanism=OAUTHBEARER\nsasl.jaas.config="
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;\n",
+            "^the client uses OAUTHBEARER, so sasl.oauthbearer.token.endpoint.url must be set to log in$",
+        ),
         (f"sasl.mechanism=PLAIN\nsasl.jaas.config={SCRAM} username=secret", "^sasl.jaas.config: "),
         ("sasl.mechanism=DIGEST\n", "sasl.mechanism=DIGEST is not supported"),
         (

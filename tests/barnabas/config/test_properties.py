@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from barnabas.config.command_line import key_value
 from barnabas.config.errors import ConfigError
 from barnabas.config.properties import from_environment, parse_properties
+from barnabas.config.table.keys import BROKER_KEYS
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,20 @@ def test_variables_become_keys() -> None:
         "listener.name.my_name.x-y": "z",
         "barnabas.metrics.port": "0",
     }
+
+
+def test_each_variable_of_ours_is_a_key_or_none() -> None:
+    root = Path(__file__).parents[3]
+    sources = [
+        path
+        for name in ("barnabas", "broker", "controller", "metrics", "tools")
+        for path in (root / name).rglob("*.py")
+    ]
+    found = {name for path in sources for name in re.findall(r'"(BARNABAS_[A-Z_]*[A-Z])"', path.read_text("utf-8"))}
+    assert {"BARNABAS_BOOTSTRAP", "BARNABAS_PAGES_AUTH_TOKEN"} <= found
+    keys = from_environment(dict.fromkeys(found, "text"))
+    assert keys.keys() <= BROKER_KEYS.keys()
+    assert "barnabas.pages.auth.token" in keys
 
 
 def test_overrides_of_the_command_line() -> None:

@@ -25,6 +25,7 @@ from barnabas.controller.metadata.metadata_directory import DirectoryError
 from barnabas.protocol.messages import k19_create_topics as wire
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.server.combined_server import CombinedServer
+from tests.support.certificates import Authority
 from tests.support.waiting import eventually
 
 READY_MS = 60_000
@@ -186,3 +187,21 @@ def test_faults_in_an_api_of_both_are_those_of_the_broker(tmp_path: Path) -> Non
 def _faults_page(server: CombinedServer) -> str:
     server.page.start()
     return page(server, "/faults")
+
+
+def test_a_certificate_that_expires_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    authority = Authority()
+    own = authority.issue("n", names=("localhost", "127.0.0.1"), to_days=9.5)
+    config = combined_config(
+        tmp_path / "data",
+        listener_security_protocol_map="PLAINTEXT:SSL,CONTROLLER:SSL",
+        inter_broker_listener_name="PLAINTEXT",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(own.write_pem(tmp_path / "key.pem")),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(authority.write_pem(tmp_path / "ca.pem")),
+    )
+    with running(build(config)):
+        pass
+    expected = [f"the certificate of listener {name} expires in 9 days" for name in ("CONTROLLER", "PLAINTEXT")]
+    assert sorted(line for line in caplog.messages if "expires in" in line) == expected

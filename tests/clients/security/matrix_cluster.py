@@ -7,7 +7,7 @@
 | SECURED | SASL_SSL | all; the provider's keys are at its address |
 | CERTIFICATES, one for each library | SSL | none; clients present certificates |
 | UNSIGNED | SASL_PLAINTEXT | OAUTHBEARER without signatures |
-| SESSIONS, one for each library | SASL_PLAINTEXT | PLAIN with sessions of 2 s, OAUTHBEARER |
+| SESSIONS, one for each library | SASL_PLAINTEXT | PLAIN and SCRAM with sessions of 2 s, OAUTHBEARER |
 """
 
 from __future__ import annotations
@@ -168,5 +168,6 @@ class MatrixCluster:
         else:
             settings[f"{prefix}oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] = self.provider.jwks.as_uri()
         if listener not in PROTOCOLS:
-            settings[f"{prefix}plain.connections.max.reauth.ms"] = SESSION_MS
+            for mechanism in ("plain", "scram-sha-256", "scram-sha-512"):
+                settings[f"{prefix}{mechanism}.connections.max.reauth.ms"] = SESSION_MS
         return settings

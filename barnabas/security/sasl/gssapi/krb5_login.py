@@ -1,8 +1,9 @@
-"""The JAAS entry of GSSAPI: Krb5LoginModule of the JDK, and the name of the service.
+"""The JAAS entry of GSSAPI: Krb5LoginModule of the JDK or of IBM's, and the name of the service.
 
 | option | stands for |
 |---|---|
 | `useKeyTab="true"`, `keyTab`, `principal` | a key of this principal; without `keyTab` that of krb5.conf |
+| `useKeytab="file:…"` | the same, as IBM's module has it |
 | `useTicketCache="true"`, `ticketCache`, `principal` | the ticket that kinit has got, for clients only |
 | `serviceName` | sasl.kerberos.service.name |
 
@@ -26,9 +27,9 @@ from barnabas.security.sasl.scopes import JAAS, Scope
 
 log = logging.getLogger("barnabas.sasl")
 
-MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 SERVICE_KEY: Final = "sasl.kerberos.service.name"
 _FILE: Final = "file:"
+_IBM_KEYTAB: Final = "useKeytab"
 
 
 class Krb5Login(NamedTuple):
@@ -46,8 +47,6 @@ class Krb5Login(NamedTuple):
 def krb5_login(scope: Scope) -> Krb5Login:
     """Return the entry of a listener and mechanism; raises ConfigError."""
     module, name = scope.required_login_module(), scope.name(JAAS)
-    if module.name != MODULE:
-        raise ConfigError(f"{name}: {module.name} is no login module of GSSAPI: use {MODULE}")
     options = module.options
     own, common = options.get("serviceName"), scope.value(SERVICE_KEY)
     if own and common and own != common:
@@ -59,8 +58,8 @@ def krb5_login(scope: Scope) -> Krb5Login:
         name,
         service,
         options.get("principal") or None,
-        _is_true(options.get("useKeyTab")),
-        _path(options.get("keyTab")),
+        _is_true(options.get("useKeyTab")) or _IBM_KEYTAB in options,
+        _path(options.get("keyTab") or options.get(_IBM_KEYTAB)),
         _is_true(options.get("useTicketCache")),
         options.get("ticketCache") or None,
     )
@@ -84,7 +83,7 @@ def _is_true(text: str | None) -> bool:
 
 def _path(text: str | None) -> str | None:
     if text is not None and text.lower().startswith(_FILE):
-        text = text[len(_FILE) :]
+        text = text[len(_FILE) :].removeprefix("//")
     return text or None
 
 

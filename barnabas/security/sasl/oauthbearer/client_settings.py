@@ -62,7 +62,7 @@ def _unsecured(scope: Scope, options: Mapping[str, str], clock: Clock) -> Callab
 def _from_endpoint(scope: Scope, options: Mapping[str, str], clock: Clock) -> Callable[[], str]:
     url = scope.value(_URL)
     if not url:
-        raise ConfigError(f"listener {scope.listener} uses {scope.mechanism} between nodes, so {_URL} must be set")
+        raise ConfigError(f"listener {scope.listener} uses {scope.mechanism}, so {_URL} must be set to log in")
     try:
         check_url(url)
     except WebError as error:

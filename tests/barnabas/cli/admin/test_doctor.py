@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cli.address import VARIABLE
 from barnabas.cli.admin import doctor
 from barnabas.cluster import free_ports
 from tests.barnabas.cli.conftest import Barnabas
@@ -116,3 +117,14 @@ def test_a_file_that_cannot_be_checked_is_one_line(tmp_path: Path, barnabas: Bar
     assert outcome.err.startswith(f"barnabas: {file}: {words}")
     both = barnabas("doctor", str(file), "--bootstrap", "h:1")
     assert both.err == "barnabas: give FILE or --bootstrap, not both\n"
+
+
+def test_the_address_in_a_clients_file_is_examined(
+    tmp_path: Path, barnabas: Barnabas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\nsecurity.protocol=PLAINTEXT\n")
+    file.chmod(0o600)
+    monkeypatch.setenv(VARIABLE, "127.0.0.1:2")
+    assert barnabas("doctor", "--command-config", str(file)).rows[0][0] == "127.0.0.1:1"
+    assert barnabas("doctor", "--command-config", str(file), "-b", "127.0.0.1:3").rows[0][0] == "127.0.0.1:3"

@@ -30,10 +30,12 @@ from barnabas.cluster.security.cluster_security import ClusterSecurity
 from barnabas.common.clock import SystemClock
 from barnabas.common.pages.page_access import TOKEN_FILE, Access, of_directory
 from barnabas.common.pages.page_client import ask
+from barnabas.common.processes.cluster_file import read_cluster_file
 from tests.barnabas.cli.conftest import Barnabas
 from tests.support.kafka.kafka_tools import KafkaTools
 
-UP = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--ephemeral", "--brokers", "1", "--users", 'alice:se\\cr"et']
+USERS = 'alice:se\\cr"et,bob:w0rd'
+UP = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--ephemeral", "--brokers", "1", "--users", USERS]
 PROTOCOLS = ["ssl", "sasl_ssl", "sasl_plaintext"]
 
 
@@ -90,6 +92,15 @@ def test_commands_connect_as_admin(barnabas: Barnabas, environment: dict[str, st
         assert by_file.code == 0, by_file
 
 
+def test_the_list_of_processes_shows_no_password(environment: dict[str, str]) -> None:
+    content = read_cluster_file(Path(environment["BARNABAS_DATA_DIR"]))
+    assert content is not None
+    pids = [content["supervisor_pid"], *(process["pid"] for process in content["processes"])]
+    shown = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
+    assert b"--users" in shown[0]
+    assert not any(b"se\\cr" in each for each in shown)
+
+
 def test_a_user_may_do_what_rules_allow(barnabas: Barnabas, environment: dict[str, str]) -> None:
     barnabas("topic", "create", "shared")
     by_librdkafka = settings(environment, "alice", "librdkafka.conf")
@@ -109,6 +120,20 @@ def test_a_user_may_do_what_rules_allow(barnabas: Barnabas, environment: dict[st
     )
     with contextlib.closing(consumer):
         assert next(consumer).value == b"value"
+
+
+def test_a_reader_without_a_group_needs_the_topic_alone(barnabas: Barnabas, environment: dict[str, str]) -> None:
+    barnabas("topic", "create", "alone")
+    barnabas("acl", "add", "bob", "read,write", "topic:alone")
+    producer = Producer(settings(environment, "bob", "librdkafka.conf"))
+    producer.produce("alone", b"value")
+    assert producer.flush(20) == 0
+    file = f"{environment['BARNABAS_DATA_DIR']}/security/users/bob/client.properties"
+    for start in (["-p", "0", "--offset", "0"], ["--from-beginning"]):
+        read = barnabas("consume", "alone", *start, "-e", "--command-config", file)
+        assert (read.code, read.out) == (0, "value\n"), read.err
+    in_group = barnabas("consume", "alone", "--group", "g", "--command-config", file)
+    assert (in_group.code, "GROUP_AUTHORIZATION_FAILED" in in_group.err) == (1, True)
 
 
 def test_kafkas_tools_take_the_same_file(barnabas: Barnabas, environment: dict[str, str], tools: KafkaTools) -> None:

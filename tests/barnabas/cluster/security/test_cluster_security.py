@@ -114,6 +114,17 @@ def test_the_next_start_keeps_passwords_and_takes_new_users(tmp_path: Path) -> N
     assert secured(tmp_path, "SASL_SSL", alice="new").users["alice"] == "new"
 
 
+def test_the_secret_of_false_salts_is_kept_and_the_same_on_all_nodes(tmp_path: Path) -> None:
+    def key(protocol: str, each: Node) -> str | None:
+        return secured(tmp_path, protocol).properties(each, ["broker-0"], "INTERNAL").get("delegation.token.secret.key")
+
+    nodes = node(tmp_path), node(tmp_path, "controller", 100)
+    (found,) = {key(protocol, each) for protocol in ("SASL_SSL", "SASL_PLAINTEXT") for each in nodes}
+    assert found is not None
+    assert len(found) >= 24
+    assert key("SSL", nodes[0]) is None, "nobody logs in by SCRAM"
+
+
 def test_users_are_created_once(tmp_path: Path) -> None:
     first = secured(tmp_path, "SASL_SSL", alice="secret")
     assert first.users_to_create() == first.users

@@ -24,7 +24,7 @@ def test_each_process_gets_its_own_files(tmp_path: Path) -> None:
     files = write(tmp_path)
     assert {name for name in files if not name.startswith("users/")} == {
         *("authority/ca.pem", "authority/ca-key.pem"),
-        *("nodes/ca.pem", "nodes/pages_token", "pages/ca.pem", "pages/pages_token"),
+        *("nodes/ca.pem", "nodes/pages_token", "nodes/token_key", "pages/ca.pem", "pages/pages_token"),
         *(f"nodes/{name}.{kind}" for name in NODES for kind in ("pem", "properties")),
     }
     settings = {"password", "client.properties", "librdkafka.conf", "kafka_python.json", "spark.json"}

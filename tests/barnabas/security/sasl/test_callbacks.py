@@ -30,3 +30,10 @@ def test_others_are_refused_in_one_line(entry_point: str, message: str) -> None:
         load_callback("key", entry_point)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_class_is_named_as_one() -> None:
+    with pytest.raises(ConfigError, match=r"name a Python class as module:Class$"):
+        load_callback("key", "a.B", is_class=True)
+    with pytest.raises(ConfigError, match=r"key=os:curdir is not a class$"):
+        load_callback("key", "os:curdir", is_class=True)

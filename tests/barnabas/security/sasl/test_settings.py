@@ -96,7 +96,7 @@ def test_a_callback_checks_passwords() -> None:
             "listener.name.outside.plain.sasl.jaas.config: Login module control flag not specified",
         ),
         (
-            {"sasl.enabled.mechanisms": "PLAIN", f"{L}plain.sasl.jaas.config": "x required username=a;"},
+            {"sasl.enabled.mechanisms": "PLAIN", f"{L}plain.sasl.jaas.config": PLAIN.replace("user_alice", "user")},
             "has no option user_NAME",
         ),
         (
@@ -208,7 +208,7 @@ def test_a_node_logs_in_to_another(mechanism: str) -> None:
         ("DIGEST-MD5", {}, "key=DIGEST-MD5 is not supported: it can be PLAIN"),
         ("GSSAPI", {}, "listener.name.outside.gssapi.sasl.jaas.config must be set"),
         ("PLAIN", {}, "listener.name.outside.plain.sasl.jaas.config must be set"),
-        ("PLAIN", {f"{L}plain.sasl.jaas.config": "x required username=a;"}, "has no username and password"),
+        ("PLAIN", {f"{L}plain.sasl.jaas.config": PLAIN.replace("password=", "pass=")}, "has no username and password"),
         ("OAUTHBEARER", {}, "listener.name.outside.oauthbearer.sasl.jaas.config must be set"),
         (
             "OAUTHBEARER",
@@ -247,6 +247,34 @@ def test_a_node_logs_in_to_another(mechanism: str) -> None:
 def test_a_login_that_cannot_work_is_refused_at_start(mechanism: str, properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         client_login(Config.from_properties({"node.id": "1", **properties}), "OUTSIDE", mechanism, "key", FakeClock())
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"),
+    [("PLAIN", SCRAM), ("SCRAM-SHA-512", PLAIN[:-1]), ("OAUTHBEARER", SCRAM), ("GSSAPI", SCRAM)],
+)
+def test_a_login_module_of_another_mechanism_is_refused(mechanism: str, module: str) -> None:
+    key = f"{L}{mechanism.lower()}.sasl.jaas.config"
+    for entry in (f'{module} user_alice="t";', PLAIN.replace("PlainLogin", "PlianLogin")):
+        name = entry.split()[0]
+        properties = {"sasl.enabled.mechanisms": mechanism, key: entry}
+        with pytest.raises(ConfigError, match=f"{key}: {name} is no login module of {mechanism}: use .*LoginModule$"):
+            make(properties)
+        with pytest.raises(ConfigError, match=f"{name} is no login module of {mechanism}"):
+            client_login(Config({"node.id": "1", **properties}), "OUTSIDE", mechanism, "key", FakeClock())
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_a_callback_may_go_with_any_login_module(mechanism: str) -> None:
+    prefix = f"{L}{mechanism.lower()}.sasl."
+    properties = {
+        "sasl.enabled.mechanisms": mechanism,
+        f"{prefix}jaas.config": "org.example.Module required;",
+        f"{prefix}server.callback.handler.class": f"{__name__}:check_right_password",
+        f"{prefix}login.callback.handler.class": f"{__name__}:check_right_password",
+    }
+    assert make(properties)
+    assert client_login(Config({"node.id": "1", **properties}), "OUTSIDE", mechanism, "key", FakeClock())
 
 
 def test_false_salts_are_those_of_a_cluster() -> None:

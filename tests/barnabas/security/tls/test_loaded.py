@@ -57,20 +57,19 @@ def test_when_it_expires_and_whose_it_is() -> None:
 
 
 def test_what_expires_is_logged_once_a_day(caplog: pytest.LogCaptureFixture) -> None:
-    expiry = ExpiryLog("listener L")
+    expiry = ExpiryLog()
 
-    def lines(days: float) -> list[str]:
+    def lines(days: float, expires_ms: int = 40 * MS_PER_DAY) -> list[str]:
         caplog.clear()
-        expiry.note(10 * MS_PER_DAY, int((10 - days) * MS_PER_DAY))
+        expiry.note("listener L", expires_ms, expires_ms - int(days * MS_PER_DAY))
         return caplog.messages
 
-    expiry.note(None, 0)
+    expiry.note("listener L", None, 0)
     assert lines(30.1) == []
     assert lines(30) == ["the certificate of listener L expires in 30 days"]
     assert lines(30) == []
     assert lines(28.9) == ["the certificate of listener L expires in 28 days"]
-    expiry.forget()
-    assert lines(28.9) == ["the certificate of listener L expires in 28 days"]
+    assert lines(28.9, 40 * MS_PER_DAY + 1) == ["the certificate of listener L expires in 28 days"], "a new one"
     assert lines(-0.1) == ["the certificate of listener L has expired: no client accepts it"]
 
 

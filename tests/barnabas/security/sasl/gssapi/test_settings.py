@@ -19,14 +19,15 @@ from barnabas.security.sasl.gssapi import krb5_login as krb5_login_module
 from barnabas.security.sasl.gssapi import library
 from barnabas.security.sasl.gssapi.client_settings import login_by_ticket
 from barnabas.security.sasl.gssapi.errors import GssError
-from barnabas.security.sasl.gssapi.krb5_login import MODULE, krb5_login
+from barnabas.security.sasl.gssapi.krb5_login import krb5_login
 from barnabas.security.sasl.gssapi.library import Context, Ticket
 from barnabas.security.sasl.gssapi.server_settings import kerberos_server
 from barnabas.security.sasl.mechanism import AuthenticationError
-from barnabas.security.sasl.scopes import Scope
+from barnabas.security.sasl.scopes import MODULES, Scope
 from tests.barnabas.security.sasl.gssapi.contexts import SIGNED, acceptor, initiator
 
 L = "listener.name.outside.gssapi."
+MODULE, IBM_MODULE = MODULES["GSSAPI"]
 SERVICE = "sasl.kerberos.service.name"
 
 
@@ -109,6 +110,11 @@ def test_a_ticket_cache(fake: Library) -> None:
     login_by_ticket(scope('useTicketCache=true ticketCache="/tmp/c" principal="alice@R"'), FakeClock())
     login_by_ticket(scope("useTicketCache=TRUE"), FakeClock())
     assert fake.asked == [("alice@R", "/tmp/c"), (None, None)]
+
+
+def test_the_module_of_ibms_java(fake: Library, keytab: Path) -> None:
+    login_by_ticket(scope(f'{IBM_MODULE} required useKeytab="file://{keytab}" principal="alice@R";'), FakeClock())
+    assert fake.asked == [("alice@R", f"{keytab}")]
 
 
 def test_the_name_of_the_service(fake: Library) -> None:
