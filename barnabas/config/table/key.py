@@ -76,9 +76,9 @@ class Key(NamedTuple):
         """Return the checked value of `text`; raise ConfigError. A checked list keeps the first of equal items."""
         value = types.parse(self.name, text, self.type)
         if self.validator is not None:
-            if self.type is Type.LIST:
-                value = tuple(dict.fromkeys(value))
             self.validator(self.name, value)
+            if self.type is Type.LIST and value is not None:
+                value = tuple(dict.fromkeys(value))
         return value
 
     def to_text(self, value: Any) -> str | None:
