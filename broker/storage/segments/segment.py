@@ -182,7 +182,7 @@ class LogSegment:
         return self._lookup.find_by_timestamp(timestamp, start_offset)
 
     def find_max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record with the segment's greatest timestamp; None if no record has a timestamp."""
+        """Return the first record with the greatest timestamp, which may be -1; None if there is no record."""
         return self._lookup.find_record_of(self._timestamps.greatest)
 
     def fetch_upper_bound(self, position: int, size: int) -> int:

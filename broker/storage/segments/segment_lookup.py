@@ -156,9 +156,10 @@ class SegmentLookup:
         return None
 
     def find_record_of(self, newest: TimestampOffset) -> TimestampOffset | None:
-        """Return the first record with the segment's greatest timestamp, given that and an offset of its batch."""
-        if newest.timestamp < 0:
-            return None
+        """Return the first record with the segment's greatest timestamp, given that and an offset of its batch.
+
+        It may be -1: no record has a timestamp then.
+        """
         files = self._files
         start = self.translate(newest.offset, files.size)
         for _, header, batch in scan_batches(files.file, 0 if start is None else start[0], files.size):

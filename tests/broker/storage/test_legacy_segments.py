@@ -140,6 +140,13 @@ def test_a_search_by_time_finds_messages(bench: Bench, name: str) -> None:
     assert newest.offset == 10
 
 
+def test_the_newest_of_records_without_timestamps_is_the_first(bench: Bench) -> None:
+    write(bench, build_batch([Record(-1, b"k", b"a")] * 2) + build_batch([Record(-1, b"k", b"b")], base_offset=2))
+    found = bench.open(**SETTINGS).fetch_offset_by_timestamp(-3)
+    assert found is not None
+    assert (found.timestamp, found.offset) == (-1, 0)
+
+
 def test_messages_without_timestamps_are_passed_over(bench: Bench) -> None:
     write(bench, SETS["v0"] + BATCH)
     found = bench.open(**SETTINGS).fetch_offset_by_timestamp(1)
