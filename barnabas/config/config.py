@@ -248,10 +248,14 @@ def _properties(path: str | Path) -> tuple[Path, dict[str, str]]:
     from pathlib import Path  # Why here: it brings more modules than the table of keys has
 
     try:
-        return Path(path), parse_properties(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read {path}: {reason}") from error
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")  # Java reads every file so
+    return Path(path), parse_properties(text)
 
 
 def warn(config: Config, more: Iterable[str] = ()) -> None:

@@ -95,6 +95,13 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
         Config.load(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_file_that_is_not_utf_8_is_read_as_java_reads_it(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("node.id=1\nbroker.rack=caf\u00e9\n", encoding)
+    assert Config.load(path).broker_rack == "caf\u00e9"
+
+
 def test_keys_in_other_units() -> None:
     assert broker().log_retention_ms == 168 * 3_600_000
     assert broker(log_retention_hours="1").log_retention_ms == 3_600_000
