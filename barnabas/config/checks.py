@@ -94,6 +94,10 @@ def _check_log(state: Mapping[str, Any]) -> None:
         "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
     )
     _require(
+        state["log_flush_interval_ms"] >= 0,
+        f"Invalid value {state['log_flush_interval_ms']} for configuration flush.ms: Value must be at least 0",
+    )
+    _require(
         state["log_cleaner_dedupe_buffer_size"] // max(state["log_cleaner_threads"], 1) > _MIB,
         "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
     )
@@ -132,8 +136,12 @@ def _check_cordoned(cordoned: tuple[str, ...], log_dirs: tuple[str, ...]) -> Non
 
 
 def _check_coordinators(state: Mapping[str, Any]) -> None:
-    codec = state["offsets_topic_compression_codec"]
-    _require(0 <= codec <= _CODEC_MAX, f"Unknown compression type id: {codec}")
+    for codec in (state["offsets_topic_compression_codec"], state["share_coordinator_state_topic_compression_codec"]):
+        _require(0 <= codec <= _CODEC_MAX, f"Unknown compression type id: {codec}")
+    _require(
+        "classic" in state["group_coordinator_rebalance_protocols"],
+        "Disabling the 'classic' protocol is not supported.",
+    )
     assignors = state["group_consumer_assignors"]
     _require(bool(assignors), "group.consumer.assignors must not be empty")
     for name in assignors:
@@ -149,6 +157,7 @@ def _check_coordinators(state: Mapping[str, Any]) -> None:
     )
     for protocol in ("consumer", "share", "streams"):
         _check_groups(state, protocol)
+    _check_share_groups(state)
     _require(
         state["group_streams_num_standby_replicas"] <= state["group_streams_max_standby_replicas"],
         "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
@@ -171,6 +180,19 @@ def _check_groups(state: Mapping[str, Any], protocol: str) -> None:
     )
 
 
+def _check_share_groups(state: Mapping[str, Any]) -> None:
+    for what in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
+        unit = what.replace(".", "_")
+        value, low, high = (state[f"group_share_{bound}{unit}"] for bound in ("", "min_", "max_"))
+        name, lowest, highest = (f"group.share.{bound}{what}" for bound in ("", "min.", "max."))
+        _require(high >= value, f"{highest} must be greater than or equal to {name}")
+        _require(value >= low, f"{name} must be greater than or equal to {lowest}")
+    _require(
+        state["group_share_max_share_sessions"] >= state["group_share_max_size"],
+        "group.share.max.share.sessions must be greater than or equal to group.share.max.size",
+    )
+
+
 def _check_network(state: Mapping[str, Any]) -> None:
     delay_ms, idle_ms = state["connection_failed_authentication_delay_ms"], state["connections_max_idle_ms"]
     _require(
@@ -184,7 +206,8 @@ def _check_network(state: Mapping[str, Any]) -> None:
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     )
     overrides = state["max_connections_per_ip_overrides"]
-    for item in filter(None, (part.strip() for part in overrides.split(","))):
+    # Why rstrip: Java's split drops empty items at the end, and Kafka refuses the others.
+    for item in map(str.strip, overrides.rstrip(", ").split(",") if overrides.strip(", ") else ()):
         host, separator, count = item.rpartition(":")
         _require(
             bool(separator and host) and count.strip().isdecimal(),
@@ -255,6 +278,7 @@ def _check_role(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
             "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
             "process.roles=controller",
         )
+        _check_brokers_listener(state, controllers)
     elif roles == {"broker"}:
         _check_broker_only(state, has_quorum, names & controllers, voters)
     else:
@@ -262,6 +286,12 @@ def _check_role(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
             has_quorum,
             "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
             "controllers or controller.quorum.voters must contain a parseable set of controllers.",
+        )
+    for name in state["early_start_listeners"] or ():
+        _require(
+            name in names,
+            f"early.start.listeners contains listener {name}, but this is not contained in listeners or "
+            "controller.listener.names",
         )
     if "controller" in roles:
         _check_controller(state, names, controllers, voters)
@@ -275,6 +305,23 @@ def _check_release(release: str, names: set[str], between_brokers: str) -> None:
         not release or bool(names - {between_brokers}),
         f"barnabas.compat.release={release} needs a listener for clients beside {between_brokers}: brokers, which use "
         "that one among themselves (inter.broker.listener.name), know the newest versions only",
+    )
+
+
+def _check_brokers_listener(state: Mapping[str, Any], controllers: set[str]) -> None:
+    """Check the name of the brokers' listener in the file of a controller, which has no such listener."""
+    name = state["values"]["inter.broker.listener.name"]
+    if name is None:
+        return
+    _require(bool(name), "The provided listener name is null or empty string")
+    _require(
+        name.upper() in state["listener_protocols"],
+        f"Listener with name {name} defined in inter.broker.listener.name not found in listener.security.protocol.map.",
+    )
+    _require(
+        name.upper() not in controllers,
+        "controller.listener.names must not contain an explicitly set inter.broker.listener.name configuration value "
+        "when process.roles=controller",
     )
 
 

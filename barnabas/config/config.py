@@ -64,6 +64,7 @@ CONTROLLER: Final = "controller"
 #: The different configs of topics that a process keeps to share.
 SHARED_MAX: Final = 1_000
 
+UNLIMITED_MS: Final = -1
 _CONTROLLER_PORT: Final = 9093
 _warned: set[str] = set()  # guarded by: the GIL's or the set's own lock; a race only warns twice
 
@@ -247,10 +248,14 @@ def _properties(path: str | Path) -> tuple[Path, dict[str, str]]:
     from pathlib import Path  # Why here: it brings more modules than the table of keys has
 
     try:
-        return Path(path), parse_properties(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read {path}: {reason}") from error
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")  # Java reads every file so
+    return Path(path), parse_properties(text)
 
 
 def warn(config: Config, more: Iterable[str] = ()) -> None:
@@ -309,14 +314,18 @@ class _State:
             if advertised is None
             else parse_listeners("advertised.listeners", advertised, self.protocols)
         )
+        of_controllers = {name.upper() for name in controllers}
         if self._is_combined and self.role is not None:
-            self._keep_own_listeners({name.upper() for name in controllers})
+            self._keep_own_listeners(of_controllers)
+        elif self.role == BROKER:
+            self.advertised = tuple(each for each in self.advertised if each.name not in of_controllers)
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the config."""
         values = self.values
         state = {key.attribute: values[name] for name, key in BROKER_KEYS.items()}
         topic = inherited(TOPIC_KEYS, values.__getitem__)
+        topic["retention.ms"] = max(topic["retention.ms"], UNLIMITED_MS)  # less is unlimited, too
         state.update(
             originals=self.originals,
             current=self.originals,

@@ -123,6 +123,16 @@ HARMLESS: Final = (
 _ONE_LISTENER: Final = Missing(
     f"only {', '.join(LISTENER_LIMITS)} and settings of TLS and SASL can be set for one listener", ()
 )
+#: Keys that Kafka keeps to itself (ConfigDef.defineInternal), so the table has none of them.
+_INTERNAL: Final = Missing(
+    "the times of this task are fixed",
+    (
+        "log.initial.task.delay.ms",
+        "producer.id.expiration.check.interval.ms",
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        "share.coordinator.state.topic.prune.interval.ms",
+    ),
+)
 _OTHER: Final = Missing("", ())
 
 
@@ -268,7 +278,7 @@ _NAMES: Final[Mapping[Scope, Collection[str]]] = {
 
 def _reason(name: str) -> Missing:
     bare = _bare(name)
-    return next((missing for missing in (*PROTECTIVE, *HARMLESS) if missing.has(bare)), _OTHER)
+    return next((missing for missing in (*PROTECTIVE, *HARMLESS, _INTERNAL) if missing.has(bare)), _OTHER)
 
 
 def _bare(name: str) -> str:

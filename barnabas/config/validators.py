@@ -11,12 +11,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
+from barnabas.config.durations import parse_duration_ms
 from barnabas.config.errors import ConfigError
 from barnabas.config.types import invalid
 
+#: The prefix of a `share.auto.offset.reset` with a duration.
+BY_DURATION: Final = "by_duration:"
+
 # Patterns are compiled at their first use, not at the start.
-_DURATION: Final = r"(?i)-?P(?=.)(-?\d+D)?(T(?=.)(-?\d+H)?(-?\d+M)?(-?\d+(\.\d+)?S)?)?"
-_THROTTLED: Final = r"\d+:\d+"
+_THROTTLED: Final = r"([0-9]+:[0-9]+)?"
 _PAGE_ADDRESS: Final = r"(broker|controller)-\d{1,9}=[^\s/=]+:\d{1,5}"
 
 
@@ -123,10 +126,10 @@ def _check_non_null(name: str, value: Any) -> None:
 def _check_throttled(name: str, value: Any) -> None:
     if not value or value == ("*",):
         return
-    if value[0] == "none" or not all(re.fullmatch(_THROTTLED, item) for item in value):
+    if not all(re.fullmatch(_THROTTLED, item) for item in value):
         raise invalid(
             name,
-            ",".join(value),
+            f"[{', '.join(value)}]",
             f"{name} must be the literal '*' or a list of replicas in the following format: "
             "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
         )
@@ -141,8 +144,8 @@ def _check_page_addresses(name: str, value: Any) -> None:
 def _check_offset_reset(name: str, value: Any) -> None:
     if value in ("latest", "earliest"):
         return
-    kind, _, duration = str(value).partition(":")
-    if kind.lower() != "by_duration" or not re.fullmatch(_DURATION, duration) or "-" in duration:
+    duration_ms = parse_duration_ms(value.removeprefix(BY_DURATION)) if value.startswith(BY_DURATION) else None
+    if duration_ms is None or duration_ms < 0:
         raise invalid(name, value, "Invalid value. Must be one of: latest, earliest, by_duration:PnDTnHnMn.nS")
 
 

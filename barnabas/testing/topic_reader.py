@@ -21,12 +21,13 @@ from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataReq
 from barnabas.protocol.records.batch import (
     BatchHeader,
     ControlType,
-    iter_headers,
     iter_records,
     parse_control_type,
     verify_crc,
 )
 from barnabas.protocol.records.batch import Record as StoredRecord
+from barnabas.protocol.records.compression import Buffer
+from barnabas.protocol.records.stored_messages import iter_batches
 from barnabas.testing.records import Record
 
 CLIENT_ID: Final = "barnabas-testing"  # lets a fault exclude these requests
@@ -127,11 +128,11 @@ class TopicReader:
         """Keep the records of a fetch response, without those of aborted transactions and control batches."""
         aborted = Aborted((each.first_offset, each.producer_id) for each in found.aborted_transactions or ())
         data = memoryview(found.records or b"")
-        for position, header in iter_headers(data):
-            verify_crc(data, position, header)
-            is_hidden = aborted.hides(header, data, position)
+        for header, batch in iter_batches(data):
+            verify_crc(batch, 0, header)
+            is_hidden = aborted.hides(header, batch)
             if not is_hidden and header.last_offset >= partition.position:
-                records = (_record(self._topic, number, record) for record in iter_records(data, position))
+                records = (_record(self._topic, number, record) for record in iter_records(batch))
                 partition.records += (record for record in records if record.offset >= partition.position)
             partition.position = max(partition.position, header.next_offset)
         end = found.last_stable_offset if self._committed_only else found.high_watermark
@@ -166,12 +167,12 @@ class Aborted:
         self._coming = sorted(transactions, reverse=True)
         self._open: set[int] = set()
 
-    def hides(self, header: BatchHeader, data: memoryview, position: int) -> bool:
+    def hides(self, header: BatchHeader, batch: Buffer) -> bool:
         """Whether the next batch is aborted or a control batch."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._open.add(self._coming.pop()[1])
         if header.is_control:
-            if any(parse_control_type(record.key) == ControlType.ABORT for record in iter_records(data, position)):
+            if any(parse_control_type(record.key) == ControlType.ABORT for record in iter_records(batch)):
                 self._open.discard(header.producer_id)
             return True
         return header.is_transactional and header.producer_id in self._open

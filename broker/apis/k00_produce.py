@@ -283,21 +283,14 @@ class _Appends:
 
 
 def _check_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
-    """Require exactly one whole batch of magic 2, in a compression this version may use."""
+    """Require exactly one whole batch of magic 2, in a compression this version may use; a part may follow it."""
     size = 0 if records is None else len(records)
-    if records is None or size < MAGIC_END:
+    batch_size = -1 if records is None else _size_of_batch(records, 0, size)
+    if records is None or batch_size < 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition")
-    batch_size = peek_size(records)
-    if batch_size < _MIN_BATCH_SIZE:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
-    if batch_size > size:
-        raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition")
-    magic = peek_magic(records)
-    if magic > MAGIC_V2:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
-    if magic < MAGIC_V2:
+    if peek_magic(records) < MAGIC_V2:
         raise ApiError(ErrorCode.INVALID_RECORD, "only record batches of magic 2 are allowed")
-    if size - batch_size >= MAGIC_END:
+    if size > batch_size and _size_of_batch(records, batch_size, size) >= 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be exactly one record batch per partition")
     attributes = peek_attributes(records)
     if version < ZSTD_FROM and attributes & COMPRESSION_MASK >= _ZSTD:
@@ -305,6 +298,21 @@ def _check_batch(records: memoryview | None, version: int, transactional_id: str
     if attributes & TRANSACTIONAL_BIT and transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return records if batch_size == size else records[:batch_size]
+
+
+def _size_of_batch(records: memoryview, position: int, end: int) -> int:
+    """Return the size of the batch at `position`; -1 if it is not whole. Raises ApiError(CORRUPT_MESSAGE)."""
+    left = end - position
+    if left < LOG_OVERHEAD:
+        return -1
+    size = peek_size(records, position)
+    if size < _MIN_BATCH_SIZE:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
+    if left < MAGIC_END:
+        return -1
+    if peek_magic(records, position) > MAGIC_V2:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
+    return size if size <= left else -1
 
 
 def _failed(tp: TopicPartition, result: FailedAppend) -> PartitionProduceResponse:

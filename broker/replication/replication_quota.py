@@ -135,7 +135,7 @@ class ReplicationQuotas:
 
 def _partitions_on(replicas: Iterable[str], broker_id: int) -> frozenset[int]:
     chosen = set()
-    for replica in replicas:
+    for replica in filter(None, replicas):
         if replica == "*":
             return _ALL
         partition, _, broker = replica.partition(":")

@@ -114,10 +114,14 @@ class ConfigDescriber:
     def broker(self) -> list[Entry]:
         """Return every config of this broker, including unknown keys (with hidden values)."""
         config = self._dynamic.config
-        known = [self._broker_entry(key, key.to_text(config.values[key.name])) for key in BROKER_KEYS.values()]
         set_here = {
             **self._dynamic.static(), **self._dynamic.cluster_overrides(), **self._dynamic.broker_overrides()
         }  # fmt: skip
+        known = [
+            self._broker_entry(key, key.to_text(config.values[key.name]))
+            for key in BROKER_KEYS.values()
+            if not key.internal or key.name in set_here
+        ]
         return known + [self._other_entry(name, text) for name, text in set_here.items() if name not in BROKER_KEYS]
 
     def all_brokers(self) -> list[Entry]:

@@ -86,6 +86,9 @@ class ConfigRecord(Protocol):
     value: str | None
 
 
+#: A file may say 0. Set while a broker runs, nobody could connect any more to take it back.
+_POSITIVE_AT_RUN_TIME: Final = ("max.connections", "max.connection.creation.rate")
+
 Listener = Callable[[Resource], None]
 Overrides = Mapping[Resource, Mapping[str, str]]
 Check = Callable[["Config"], None]
@@ -271,7 +274,7 @@ class DynamicConfig:
         key = broker_row(key_name)
         self._check_key(key, key_name, per_broker=name != ALL_BROKERS)
         if key is not None:
-            key.parse(text)
+            _check_text(key, text)
 
     def _concerns_broker(self, resource: Resource) -> bool:
         return resource.type == ResourceType.BROKER and resource.name in (ALL_BROKERS, str(self._file.node_id))
@@ -386,11 +389,18 @@ def usable(
         try:
             key = row_of(name)
             if key is not None:
-                key.parse(text)
+                _check_text(key, text)
                 found[name] = text
         except ConfigError as error:
             report(name, error)
     return found
+
+
+def _check_text(key: Key, text: str) -> None:
+    """Raise ConfigError for a value that the key cannot have at run time."""
+    value = key.parse(text)
+    if key.name in _POSITIVE_AT_RUN_TIME and value <= 0:
+        raise ConfigError(f"Invalid {key.name} {value}")
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:

@@ -13,15 +13,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.share.partition.values import Acquired, Span
+from barnabas.broker.storage.segments.scan import is_header_cut
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import (
+    COMPRESSION_MASK,
     HEADER_SIZE,
+    LEGACY_HEADER_SIZE,
+    MAGIC_V2,
     BatchHeader,
     ControlType,
     iter_records,
     parse_control_type,
-    read_header,
+    read_stored_header,
 )
+from barnabas.protocol.records.compression import Buffer
+from barnabas.protocol.records.stored_messages import base_offset_of
 
 if TYPE_CHECKING:
     from barnabas.broker.storage.log.log_types import AbortedTransaction
@@ -68,20 +74,28 @@ def _batches(slice_: FileSlice) -> Iterator[ReadBatch]:
     size = slice_.size
     chunk = b""
     chunk_start = position = 0
-    while size - position >= HEADER_SIZE:
+    while size - position >= LEGACY_HEADER_SIZE:
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
             chunk = slice_.part(position, min(CHUNK_BYTES, size - position)).read()
             chunk_start, at = position, 0
-            if len(chunk) < HEADER_SIZE:
+            if is_header_cut(chunk):
                 return
-        header = read_header(chunk, at)
+        header = read_stored_header(chunk, at)
         if header.last_offset_delta < 0:
             raise MalformedMessageError(f"the batch at offset {header.base_offset} ends before it begins")
         if position + header.size_in_bytes > size:
             return
+        if header.magic < MAGIC_V2 and header.attributes & COMPRESSION_MASK:
+            header = _with_all_offsets(header, slice_.part(position, header.size_in_bytes).read())
         yield ReadBatch(position, header)
         position += header.size_in_bytes
+
+
+def _with_all_offsets(header: BatchHeader, wrapper: Buffer) -> BatchHeader:
+    """Return the header of a compressed entry of format v0 or v1 with its first offset, which only its records have."""
+    base_offset = base_offset_of(header, wrapper)
+    return header.replace(base_offset=base_offset, last_offset_delta=header.last_offset - base_offset)
 
 
 def cut(slice_: FileSlice, batches: Sequence[ReadBatch], acquired: Sequence[Acquired]) -> FileSlice:

@@ -5,12 +5,13 @@ Source: Kafka's ShareGroupAutoOffsetResetStrategy, SharePartition.startOffsetDur
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.replication.offset_queries import offset_for_timestamp
 from barnabas.broker.replication.reading import visible_end
 from barnabas.broker.storage.log.log_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, FetchIsolation
+from barnabas.config.durations import parse_duration_ms
+from barnabas.config.validators import BY_DURATION
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -18,21 +19,14 @@ if TYPE_CHECKING:
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
-_DURATION: Final = re.compile(
-    r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
-)
 
 
 def timestamp_of(strategy: str, now_ms: int) -> int:
     """Return the timestamp for which ListOffsets answers what a strategy means; `now_ms` is the time of day."""
     if strategy == EARLIEST:
         return EARLIEST_TIMESTAMP
-    match = _DURATION.fullmatch(strategy)
-    if match is None:
-        return LATEST_TIMESTAMP
-    days, hours, minutes = (int(part or 0) for part in match.groups()[:3])
-    seconds = ((days * 24 + hours) * 60 + minutes) * 60
-    return max(0, now_ms - seconds * 1000 - int(float(match.group(4) or 0) * 1000))
+    duration_ms = parse_duration_ms(strategy.removeprefix(BY_DURATION))
+    return LATEST_TIMESTAMP if duration_ms is None else max(0, now_ms - duration_ms)
 
 
 def start_offset(partition: Partition, leader_epoch: int, strategy: str, now_ms: int) -> int:

@@ -16,6 +16,7 @@ from typing import Final
 from barnabas.protocol.limits import ELEMENTS_MAX
 from barnabas.protocol.records.batch import BatchHeader, Record, iter_records_without_headers, records_payload
 from barnabas.protocol.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, DecompressedTooLargeError
+from barnabas.protocol.records.stored_messages import as_batch
 
 ORDINARY_BYTES: Final = 64 << 20
 #: Of a compressed batch. Records of 7 bytes compress to next to nothing, and each may have to be looked at. No client
@@ -37,6 +38,7 @@ def first_record(
 
 
 def _first(batch: Buffer, header: BatchHeader, is_wanted: Callable[[Record], bool], size_max: int) -> Record | None:
+    header, batch = as_batch(header, batch, size_max)
     payload = bytes(records_payload(batch, 0, header, size_max))
     for record in iter_records_without_headers(payload, header):
         if is_wanted(record):

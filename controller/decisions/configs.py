@@ -70,6 +70,7 @@ _OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTR
 
 # Sources of a config value, as CreateTopics and DescribeConfigs name them.
 DYNAMIC_TOPIC_CONFIG: Final = 1
+DYNAMIC_BROKER_CONFIG: Final = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG: Final = 3
 STATIC_BROKER_CONFIG: Final = 4
 DEFAULT_CONFIG: Final = 5
@@ -113,11 +114,16 @@ class EffectiveConfigs:
     """Every config of a topic, by name. The defaults are computed once for a whole request."""
 
     def __init__(self, view: View) -> None:
-        cluster = view.image.resource_configs(BROKER_RESOURCE, "")
-        config = view.config.with_overrides(cluster) if cluster else view.config
+        own, cluster = (view.image.resource_configs(BROKER_RESOURCE, name) for name in (str(view.config.node_id), ""))
+        dynamic = {**cluster, **own}
+        config = view.config.with_overrides(dynamic) if dynamic else view.config
+        places = (
+            (own, DYNAMIC_BROKER_CONFIG),
+            (cluster, DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (view.config.originals, STATIC_BROKER_CONFIG),
+        )
         self._defaults = [
-            _default(key, cluster, view.config.originals, config.topic_defaults[name])
-            for name, key in sorted(TOPIC_KEYS.items())
+            _default(key, places, config.topic_defaults[name]) for name, key in sorted(TOPIC_KEYS.items())
         ]
 
     def of(self, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
@@ -129,12 +135,11 @@ class EffectiveConfigs:
         ]
 
 
-def _default(key: Key, cluster: Mapping[str, str], static: Mapping[str, str], default: Any) -> EffectiveConfig:
-    source = DEFAULT_CONFIG
-    if any(name in cluster for name, _ in key.synonyms):
-        source = DYNAMIC_DEFAULT_BROKER_CONFIG
-    elif any(name in static for name, _ in key.synonyms):
-        source = STATIC_BROKER_CONFIG
+def _default(key: Key, places: Sequence[tuple[Mapping[str, str], int]], default: Any) -> EffectiveConfig:
+    """Describe a key that the topic does not set; `places` are the broker configs, the strongest first."""
+    source = next(
+        (source for texts, source in places if any(name in texts for name, _ in key.synonyms)), DEFAULT_CONFIG
+    )
     return EffectiveConfig(key.name, key.to_text(default), source, False, key.sensitive)
 
 

@@ -29,7 +29,8 @@ from barnabas.cli.text import shown, time_shown
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.ids import uuid_to_string
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import iter_headers, iter_records, verify_crc
+from barnabas.protocol.records.batch import iter_headers, iter_records, read_stored_header, verify_crc
+from barnabas.protocol.records.stored_messages import iter_batches
 
 OFFSET_ENTRY = struct.Struct(">ii")  # offset relative to the segment's base offset, position
 TIME_ENTRY = struct.Struct(">qi")  # timestamp, offset relative to the base offset
@@ -142,7 +143,7 @@ def _content(file: Path) -> bytes | mmap.mmap:
 
 def _batches(file: Path) -> Iterator[Row]:
     content = memoryview(_content(file))
-    for position, header in iter_headers(content):
+    for position, header in iter_headers(content, read_stored_header):
         verify_crc(content, position, header)
         yield {
             "base_offset": header.base_offset,
@@ -166,9 +167,9 @@ def _batches(file: Path) -> Iterator[Row]:
 def _records(file: Path) -> Iterator[Row]:
     content = memoryview(_content(file))
     decode = decoder_for(file)
-    for position, header in iter_headers(content):
-        verify_crc(content, position, header)
-        for record in iter_records(content, position):
+    for header, batch in iter_batches(content):
+        verify_crc(batch, 0, header)
+        for record in iter_records(batch):
             key, value = show_control(record) if header.is_control else decode(record.key, record.value)
             yield {
                 "offset": record.offset,

@@ -45,8 +45,8 @@ class Key(NamedTuple):
     `doc` is one or two sentences of our own for the reference. `mode` is Kafka's. `live`: a change at run time is
     applied; DescribeConfigs reports every other key as read-only. `honoured`: this project acts on the key; other keys
     are known and checked, but have no effect. `synonyms`: the broker keys that give a topic or group key its default,
-    the strongest first, each with the factor that converts its unit to milliseconds. `internal`: a topic key for tests,
-    which is described only where a topic has it (ConfigDef.defineInternal).
+    the strongest first, each with the factor that converts its unit to milliseconds. `internal`: a key that Kafka
+    does not document, which is described only where it is set (ConfigDef.defineInternal).
     """
 
     name: str
@@ -76,9 +76,9 @@ class Key(NamedTuple):
         """Return the checked value of `text`; raise ConfigError. A checked list keeps the first of equal items."""
         value = types.parse(self.name, text, self.type)
         if self.validator is not None:
-            if self.type is Type.LIST:
-                value = tuple(dict.fromkeys(value))
             self.validator(self.name, value)
+            if self.type is Type.LIST and value is not None:
+                value = tuple(dict.fromkeys(value))
         return value
 
     def to_text(self, value: Any) -> str | None:

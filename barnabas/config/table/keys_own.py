@@ -158,9 +158,9 @@ OWN_ROWS: tuple[Key, ...] = (
         honoured=True),
     Key("internal.segment.bytes", INT, None, LOW, None,
         "For tests: size at which a new segment starts, below the minimum of log.segment.bytes.",
-        honoured=True),
+        honoured=True, internal=True),
     Key("unstable.api.versions.enable", BOOLEAN, False, LOW, None,
         "Whether brokers list and serve versions of APIs that Kafka 4.3 marks as unstable: InitProducerId v6, for "
         "two-phase commits. Kafka has this key too, and does not document it.",
-        honoured=True),
+        honoured=True, internal=True),
 )

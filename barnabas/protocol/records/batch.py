@@ -24,7 +24,8 @@ value (-1 null).
 Rules
 1. A header is read with one precompiled struct. Records are read only when a caller asks for them.
 2. Malformed input of any kind raises MalformedMessageError, nothing else.
-3. Formats older than v2 are recognised (`LegacyMagicError`) and refused: no client of Kafka 4 writes them.
+3. Formats older than v2 are recognised (`LegacyMagicError`) and refused: no client of Kafka 4 writes them. Old segments
+   still have them: `read_stored_header` takes an entry of a message set (`message_set.py`) for a batch.
 4. Only this module knows where a field lies. The `peek_` functions read single fields of bytes that may be no whole
    batch; the `set_` functions change fields in place.
 
@@ -34,7 +35,8 @@ Source: KIP-98, KIP-534; Kafka's DefaultRecordBatch and DefaultRecord, 4.3.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -58,8 +60,12 @@ BASE_TIMESTAMP_OFFSET: Final = 27
 MAX_TIMESTAMP_OFFSET: Final = 35
 PRODUCER_ID_OFFSET: Final = 43
 MAGIC_V2: Final = 2
+_MAGIC_V1: Final = 1
 LEGACY_BATCH_SIZE_MIN: Final = 14
 """The least batch_length of formats v0 and v1."""
+LEGACY_HEADER_SIZE: Final = LOG_OVERHEAD + LEGACY_BATCH_SIZE_MIN
+"""The bytes that every entry of formats v0 and v1 has; all that matters of its header lies there."""
+_LEGACY_V1_SIZE_MIN: Final = 22
 MAGIC_END: Final = MAGIC_OFFSET + 1
 """The bytes at a batch's head up to and including the magic."""
 
@@ -71,6 +77,7 @@ NO_LEADER_EPOCH: Final = -1
 INT32_MAX: Final = 2**31 - 1
 
 COMPRESSION_MASK: Final = 0x07
+_LEGACY_ATTRIBUTES: Final = 0x0F  # no other bits of formats v0 and v1 mean anything
 LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
@@ -88,6 +95,7 @@ _END_TXN_VALUE: Final = struct.Struct(">hi")
 
 # Why: every batch passes here several times, and looking a method up costs as much as calling it.
 _unpack_header: Final = HEADER.unpack_from
+_unpack_legacy_header: Final = struct.Struct(">qiIbBq").unpack_from  # v0 has no timestamp; another field is read for it
 _unpack_int32: Final = _INT32.unpack_from
 _pack_offset_length_epoch: Final = _OFFSET_LENGTH_EPOCH.pack_into
 _crc32c: Final = crc32c.crc32c
@@ -332,6 +340,29 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def read_stored_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Read the header of the batch at `position` of a log, which may be an entry of format v0 or v1.
+
+    Such an entry is one batch with one offset: a compressed one has that of its last message, and says nothing of the
+    others without being decompressed. Raises MalformedMessageError.
+    """
+    if len(buffer) - position < LEGACY_HEADER_SIZE or peek_magic(buffer, position) >= MAGIC_V2:
+        return read_header(buffer, position)
+    return _read_legacy_header(buffer, position)
+
+
+def _read_legacy_header(buffer: Buffer, position: int) -> BatchHeader:
+    offset, size, crc, magic, attributes, timestamp = _unpack_legacy_header(buffer, position)
+    if size < (_LEGACY_V1_SIZE_MIN if magic == _MAGIC_V1 else LEGACY_BATCH_SIZE_MIN):
+        raise MalformedMessageError(f"a message of {size} bytes is smaller than any of magic {magic}")
+    if magic != _MAGIC_V1:
+        timestamp = NO_TIMESTAMP
+    return BatchHeader(
+        offset, size, NO_LEADER_EPOCH, magic, crc, attributes & _LEGACY_ATTRIBUTES, 0, timestamp,
+        timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 1,
+    )  # fmt: skip
+
+
 def _header_of(fields: HeaderFields) -> BatchHeader:
     """Return the header that has these fields. Why one by one: a call with `*fields` is ten times as expensive."""
     return BatchHeader(
@@ -359,8 +390,10 @@ def _check_magic(magic: int) -> None:
         raise MalformedMessageError(f"invalid magic {magic} in a record batch")
 
 
-def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each whole batch; raises MalformedMessageError.
+def iter_headers(
+    buffer: Buffer, read: Callable[[Buffer, int], BatchHeader] = read_header
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of each whole batch; raises MalformedMessageError. `read` may be `read_stored_header`.
 
     A batch that the buffer's end cuts is left out, as in fetches.
     """
@@ -372,7 +405,7 @@ def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             raise MalformedMessageError(f"record batch length {size - LOG_OVERHEAD} is less than any batch's")
         if size > end - position:
             return
-        header = read_header(buffer, position)
+        header = read(buffer, position)
         yield position, header
         position += size
 
@@ -393,8 +426,21 @@ def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     size = header.batch_length + LOG_OVERHEAD
     if size > len(buffer) - position:
         raise CorruptBatchError(f"the batch is cut short: {len(buffer) - position} of {size} bytes")
-    if compute_crc(buffer, position, size) != header.crc:
+    if header.magic < MAGIC_V2:
+        computed = zlib.crc32(_view(buffer)[position + MAGIC_OFFSET : position + size])
+    else:
+        computed = compute_crc(buffer, position, size)
+    if computed != header.crc:
         raise CorruptBatchError(f"record batch is corrupt (stored crc = {header.crc})")
+
+
+def is_intact(batch: Buffer, header: BatchHeader) -> bool:
+    """Return whether a batch's CRC is right."""
+    try:
+        verify_crc(batch, 0, header)
+    except CorruptBatchError:
+        return False
+    return True
 
 
 def records_payload(

@@ -25,12 +25,12 @@ from barnabas.protocol.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     Record,
-    iter_headers,
     iter_records_without_headers,
     records_payload,
 )
 from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError
 from barnabas.protocol.records.message_set import MAGIC_V0, encode_message, encode_wrapper
+from barnabas.protocol.records.stored_messages import iter_batches
 
 #: The most bytes that the records of one compressed batch may take before compression, as they are and in an older
 #: format.
@@ -59,7 +59,7 @@ def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int
     """
     parts: list[bytes] = []
     size = work = 0
-    for position, header in iter_headers(batches):
+    for header, batch in iter_batches(batches, WRAPPED_MAX):
         if header.is_control:
             continue
         if header.compression_type is CompressionType.ZSTD:
@@ -68,7 +68,7 @@ def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int
             raise ZstdError("records compressed with zstd cannot be converted to an older format")
         if parts and (size >= size_max or work >= work_max):
             break
-        payload = _payload(batches, position, header)
+        payload = _payload(batch, header)
         try:
             converted, done = _convert(header, iter_records_without_headers(payload, header), magic, first_offset)
         except struct.error:
@@ -82,9 +82,9 @@ def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int
     return DownConverted(b"".join(parts), work)
 
 
-def _payload(batches: Buffer, position: int, header: BatchHeader) -> bytes:
+def _payload(batch: Buffer, header: BatchHeader) -> bytes:
     try:
-        return bytes(records_payload(batches, position, header, WRAPPED_MAX))
+        return bytes(records_payload(batch, 0, header, WRAPPED_MAX))
     except DecompressedTooLargeError:
         raise WrapperTooLargeError(f"a batch decompresses to more than {WRAPPED_MAX} bytes") from None
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from barnabas.broker.storage.log.log_types import FetchIsolation
 from barnabas.protocol.errors import ApiError, MalformedMessageError
-from barnabas.protocol.records.batch import BatchHeader, Record, iter_headers, iter_records
+from barnabas.protocol.records.batch import BatchHeader, Record, iter_records
+from barnabas.protocol.records.stored_messages import iter_batches
 
 if TYPE_CHECKING:
     from barnabas.broker.storage.log.log import Log
@@ -52,9 +53,9 @@ def replay(
         buffer = memoryview(b"" if data.slice is None else data.slice.read())
         next_offset = offset
         try:
-            for position, header in iter_headers(buffer):
+            for header, batch in iter_batches(buffer):
                 at = max(header.base_offset, offset)
-                for record in iter_records(buffer[position : position + header.size_in_bytes]):
+                for record in iter_records(batch):
                     if record.offset >= offset:
                         at = record.offset
                         take(header, record)

@@ -41,6 +41,7 @@ from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import BatchHeader, read_header, records_payload, verify_crc
 from barnabas.protocol.records.compression import Buffer
+from barnabas.protocol.records.stored_messages import as_batch
 
 log = logging.getLogger("barnabas.storage.cleaner")
 
@@ -224,11 +225,12 @@ class _Run:
             raise CleaningAbortedError(f"{self._log.topic_partition} was truncated, moved or closed")
         self._check(wait_ms)
 
-    def _batches(self, segment: LogSegment, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    def _batches(self, segment: LogSegment, position: int) -> Iterator[tuple[BatchHeader, Buffer, memoryview]]:
+        """Yield (header, batch, bytes in the segment) of each batch; entries of format v0 and v1 as batches."""
         self._pause()
-        for _, header, batch in scan_batches(segment.file, position, segment.size, self._buffer_bytes):
-            yield header, batch
-            self._count(len(batch))
+        for _, header, stored in scan_batches(segment.file, position, segment.size, self._buffer_bytes):
+            yield *as_batch(header, stored), stored
+            self._count(len(stored))
 
     # The map
 
@@ -250,9 +252,9 @@ class _Run:
         start = segment.translate(self._start, segment.size)
         if start is None:
             return True
-        for header, batch in self._batches(segment, start[0]):
+        for header, batch, stored in self._batches(segment, start[0]):
             verify_crc(batch, 0, header)
-            self._stats.map_bytes_read += len(batch)
+            self._stats.map_bytes_read += len(stored)
             if header.is_control:
                 transactions.on_control_batch(header, batch)
                 continue
@@ -306,8 +308,8 @@ class _Run:
         pieces: list[Buffer] = []
         placed: list[tuple[int, int, int]] = []
         pending = 0
-        for header, batch in self._batches(segment, 0):
-            self._stats.bytes_read += len(batch)
+        for header, batch, stored in self._batches(segment, 0):
+            self._stats.bytes_read += len(stored)
             self._stats.records_read += header.record_count
             kept = self._clean_batch(header, batch)
             if kept is None:
@@ -315,7 +317,9 @@ class _Run:
             data, count = kept
             self._stats.records_written += count
             max_timestamp = header.max_timestamp
-            if data is not batch:
+            if data is batch:
+                data = stored  # Why: a message of format v0 or v1 is smaller than the batch that has it
+            else:
                 max_timestamp = read_header(data).max_timestamp
             pieces.append(data)
             placed.append((len(data), header.last_offset, max_timestamp))
@@ -331,7 +335,7 @@ class _Run:
         self._stats.bytes_written += size
         self._count(size)
 
-    def _clean_batch(self, header: BatchHeader, batch: memoryview) -> tuple[Buffer, int] | None:
+    def _clean_batch(self, header: BatchHeader, batch: Buffer) -> tuple[Buffer, int] | None:
         """Return the bytes that stay of a batch and how many records they are; None if the batch is dropped."""
         if header.is_control:
             can_go = self._transactions.on_control_batch(header, batch)
@@ -340,7 +344,7 @@ class _Run:
         flags = self._flags(header, batch, is_aborted=is_aborted)
         return (batch, header.record_count) if flags is None else clean_data_batch(header, batch, flags, self._round)
 
-    def _flags(self, header: BatchHeader, batch: memoryview, *, is_aborted: bool) -> bytearray | None:
+    def _flags(self, header: BatchHeader, batch: Buffer, *, is_aborted: bool) -> bytearray | None:
         """Return the state of each record of a data batch; None for a batch past the end of the map."""
         count = header.record_count
         if header.base_offset >= self._end:

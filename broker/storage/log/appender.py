@@ -29,6 +29,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import (
     BatchHeader,
     iter_headers,
+    read_stored_header,
     set_max_timestamp,
     set_offset_and_epoch,
     verify_crc,
@@ -187,7 +188,7 @@ class LogAppender:
         batches: list[PlacedHeader] = []
         last_offset = NO_OFFSET
         try:
-            for position, header in iter_headers(records):
+            for position, header in iter_headers(records, read_stored_header):
                 if origin is AppendOrigin.RAFT_LEADER and header.partition_leader_epoch != leader_epoch:
                     raise ApiError(
                         ErrorCode.INVALID_RECORD,

@@ -414,8 +414,8 @@ class LogLoader:
             return segment.read_next_offset()
         except MalformedMessageError as error:
             # Why: the clean-shutdown marker is there, but the file is damaged: the bytes decide.
-            log.warning("Recovering segment %d of %s: %s", segment.base_offset, self._tp, error)
-            self._recover_segment(segment)
+            cut = self._recover_segment(segment)
+            log.warning("Recovered segment %d of %s, %d bytes cut: %s", segment.base_offset, self._tp, cut, error)
             return segment.read_next_offset()
 
     def _names(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Iterates over the batches of a `.log` file without reading more of it than needed.
 
 `scan_headers` reads headers (lookups); `scan_batches` reads whole batches (recovery, rebuilding state). Both stop at
-`end` and raise MalformedMessageError at bytes that are not a batch.
+`end` and raise MalformedMessageError at bytes that are not a batch. An entry of format v0 or v1 is one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from collections.abc import Iterator
 
 from barnabas.common.disk.files import FileHandle
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
+from barnabas.protocol.records.batch import (
+    HEADER_SIZE,
+    LEGACY_HEADER_SIZE,
+    MAGIC_V2,
+    BatchHeader,
+    peek_magic,
+    read_stored_header,
+)
 
 HEADER_CHUNK_SIZE = 8 * 1024
 BATCH_CHUNK_SIZE = 1024 * 1024
@@ -23,16 +30,22 @@ def scan_headers(file: FileHandle, position: int, end: int) -> Iterator[tuple[in
     """
     chunk = b""
     chunk_start = position
-    while end - position >= HEADER_SIZE:
+    while end - position >= LEGACY_HEADER_SIZE:
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
             chunk = file.pread(min(HEADER_CHUNK_SIZE, end - position), position)
             chunk_start, at = position, 0
-            if len(chunk) < HEADER_SIZE:
+            if is_header_cut(chunk):
                 return
-        header = read_header(chunk, at)
+        header = read_stored_header(chunk, at)
         yield position, header
         position += header.size_in_bytes
+
+
+def is_header_cut(chunk: bytes) -> bool:
+    """Return whether the bytes end before a header does; one of format v0 or v1 needs fewer bytes."""
+    size = len(chunk)
+    return size < LEGACY_HEADER_SIZE or (size < HEADER_SIZE and peek_magic(chunk) == MAGIC_V2)
 
 
 def scan_batches(
@@ -48,7 +61,7 @@ def scan_batches(
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
             chunk, chunk_start, at = _read_chunk(file, position, max(chunk_size, HEADER_SIZE), end), position, 0
-        header = read_header(chunk, at)
+        header = read_stored_header(chunk, at)
         size = header.size_in_bytes
         if size > end - position:
             raise MalformedMessageError(f"the batch at {position} is cut short")

@@ -35,7 +35,7 @@ from barnabas.broker.storage.segments.txn_index import TransactionIndex
 from barnabas.common.clock import Clock
 from barnabas.common.disk.files import Buffer, FileHandle, FileSlice, FileSystem
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import BatchHeader, CorruptBatchError, verify_crc
+from barnabas.protocol.records.batch import BatchHeader, is_intact
 
 OnBatch = Callable[[BatchHeader, memoryview], None]
 """Takes in one good batch while a segment is recovered."""
@@ -182,7 +182,7 @@ class LogSegment:
         return self._lookup.find_by_timestamp(timestamp, start_offset)
 
     def find_max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record with the segment's greatest timestamp; None if no record has a timestamp."""
+        """Return the first record with the greatest timestamp, which may be -1; None if there is no record."""
         return self._lookup.find_record_of(self._timestamps.greatest)
 
     def fetch_upper_bound(self, position: int, size: int) -> int:
@@ -400,12 +400,3 @@ class LogSegment:
 
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size={self.size}, path={self.path})"
-
-
-def is_intact(batch: memoryview, header: BatchHeader) -> bool:
-    """Return whether a batch's CRC is right."""
-    try:
-        verify_crc(batch, 0, header)
-    except CorruptBatchError:
-        return False
-    return True

@@ -17,7 +17,16 @@ from barnabas.broker.storage.log.log_types import NO_OFFSET, TimestampOffset
 from barnabas.broker.storage.segments.scan import scan_batches, scan_headers
 from barnabas.broker.storage.segments.segment_files import SegmentFiles
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header, verify_crc
+from barnabas.protocol.records.batch import (
+    HEADER_SIZE,
+    LEGACY_HEADER_SIZE,
+    MAGIC_V2,
+    BatchHeader,
+    CorruptBatchError,
+    is_intact,
+    read_stored_header,
+    verify_crc,
+)
 
 log = logging.getLogger("barnabas.storage.log")
 
@@ -51,13 +60,20 @@ class SegmentLookup:
     def is_batch_of(self, offset: int, position: int) -> bool:
         """Return whether an entry of the offset index is right: a batch at `position` begins at or before `offset`."""
         files = self._files
-        if not 0 < position <= files.size - HEADER_SIZE:
+        if not 0 < position <= files.size - LEGACY_HEADER_SIZE:
             return False
         try:
-            header = read_header(files.file.pread(HEADER_SIZE, position))
+            header = read_stored_header(files.file.pread(HEADER_SIZE, position))
         except MalformedMessageError:
             return False
-        return files.base_offset <= header.base_offset <= offset
+        return files.base_offset <= header.base_offset <= offset and (
+            # Why: bytes amid a batch may look like a message of format v0 or v1.
+            header.magic >= MAGIC_V2 or self._has_right_crc(header, position)
+        )
+
+    def _has_right_crc(self, header: BatchHeader, position: int) -> bool:
+        size = header.size_in_bytes
+        return size <= self._files.size - position and is_intact(self._files.file.pread(size, position), header)
 
     def distrust(self, reason: str) -> None:
         """Mark the indexes as damaged and log why, once."""
@@ -79,7 +95,7 @@ class SegmentLookup:
             raise MalformedMessageError(f"the batches of {self._files.path} end at {reached}, not at {end}")
         if last < end:
             batch = file.pread(end - last, last)
-            verify_crc(batch, 0, read_header(batch))
+            verify_crc(batch, 0, read_stored_header(batch))
 
     def header_at(self, position: int, end: int) -> BatchHeader | None:
         """Read the header of the batch at `position`; None if there is no whole header below `end`."""
@@ -106,6 +122,9 @@ class SegmentLookup:
         end = position
         for at, header in scan_headers(files.file, position, files.size):
             next_offset, end = header.next_offset, at + header.size_in_bytes
+            # Why: a flipped bit makes format v0 of a batch, and records past its first would be overwritten.
+            if header.magic < MAGIC_V2 and end == files.size and not self._has_right_crc(header, at):
+                raise CorruptBatchError(f"the last message of {files.path} is corrupt")
         if end != files.size:
             raise MalformedMessageError(f"the batches of {files.path} end at {end}, not at {files.size}")
         return next_offset
@@ -137,9 +156,10 @@ class SegmentLookup:
         return None
 
     def find_record_of(self, newest: TimestampOffset) -> TimestampOffset | None:
-        """Return the first record with the segment's greatest timestamp, given that and an offset of its batch."""
-        if newest.timestamp < 0:
-            return None
+        """Return the first record with the segment's greatest timestamp, given that and an offset of its batch.
+
+        It may be -1: no record has a timestamp then.
+        """
         files = self._files
         start = self.translate(newest.offset, files.size)
         for _, header, batch in scan_batches(files.file, 0 if start is None else start[0], files.size):

@@ -95,6 +95,13 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
         Config.load(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_file_that_is_not_utf_8_is_read_as_java_reads_it(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("node.id=1\nbroker.rack=caf\u00e9\n", encoding)
+    assert Config.load(path).broker_rack == "caf\u00e9"
+
+
 def test_keys_in_other_units() -> None:
     assert broker().log_retention_ms == 168 * 3_600_000
     assert broker(log_retention_hours="1").log_retention_ms == 3_600_000
@@ -157,7 +164,7 @@ def test_keys_in_other_units() -> None:
             {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:a;b"},
             "super.users: expected a string in format principalType:principalName but got b",
         ),
-        ({"log.retention.ms": "-2"}, "log.retention.ms must be unlimited"),
+        ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited"),
         ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms should always be at least"),
         ({"queued.max.request.bytes": "1"}, "queued.max.request.bytes must be larger or equal"),
         ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
@@ -277,6 +284,87 @@ def test_the_settings_of_groups_are_within_their_bounds(protocol: str) -> None:
         broker(**{
             f"group_{protocol}_{setting}": "45000" for setting in ("heartbeat_interval_ms", "max_heartbeat_interval_ms")
         })  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"])
+def test_the_settings_of_share_partitions_are_within_their_bounds(name: str) -> None:
+    own, low, high = (f"group.share.{bound}{name}" for bound in ("", "min.", "max."))
+    values = {"delivery.count.limit": (4, 6, 5), "partition.max.record.locks": (1000, 5000, 2000)}
+    least, most, middle = values.get(name, (14_999, 60_001, 29_999))
+    above = {own: str(most), high: str(most - 1)}
+    if name == "record.lock.duration.ms":
+        above = {own: str(most)}
+    with pytest.raises(ConfigError, match=re.escape(f"{high} must be greater than or equal to {own}")):
+        Config.from_properties(above)
+    with pytest.raises(ConfigError, match=re.escape(f"{own} must be greater than or equal to {low}")):
+        Config.from_properties({own: str(least), low: str(middle)})
+
+
+def test_share_sessions_are_no_fewer_than_members() -> None:
+    message = "group.share.max.share.sessions must be greater than or equal to group.share.max.size"
+    with pytest.raises(ConfigError, match=message):
+        broker(group_share_max_share_sessions="199")
+    assert broker(group_share_max_share_sessions="200").group_share_max_share_sessions == 200
+
+
+@pytest.mark.parametrize("topic", ["offsets", "share.coordinator.state"])
+@pytest.mark.parametrize("codec", ["-1", "5"])
+def test_an_unknown_compression_of_a_coordinators_topic(topic: str, codec: str) -> None:
+    with pytest.raises(ConfigError, match=f"^Unknown compression type id: {codec}$"):
+        Config.from_properties({f"{topic}.topic.compression.codec": codec})
+
+
+def test_the_classic_protocol_stays() -> None:
+    with pytest.raises(ConfigError, match="Disabling the 'classic' protocol is not supported"):
+        broker(group_coordinator_rebalance_protocols="consumer")
+
+
+@pytest.mark.parametrize("name", ["log_flush_interval_ms", "log_flush_scheduler_interval_ms"])
+def test_flush_intervals_are_not_negative(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"Invalid value -1 for configuration flush\.ms: Value must be at least 0"):
+        broker(**{name: "-1"})
+
+
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_any_negative_retention_is_unlimited(name: str) -> None:
+    config = Config.from_properties({name: "-5"})
+    assert (config.log_retention_ms, config.topic_config().retention_ms, config.value(name)) == (-1, -1, -5)
+
+
+def test_only_listeners_that_are_there_start_early() -> None:
+    assert broker(early_start_listeners="PLAINTEXT")
+    message = "early.start.listeners contains listener X, but this is not contained in listeners or controller."
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        broker(early_start_listeners="X")
+
+
+@pytest.mark.parametrize("value", ["a:1,,b:2", ",a:1"])
+def test_an_empty_override_of_an_address_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match="expected host:count"):
+        broker(max_connections_per_ip_overrides=value)
+    assert broker(max_connections_per_ip_overrides="a:1, b:2,").max_connections_per_ip_overrides
+
+
+def test_a_broker_may_advertise_a_controllers_listener() -> None:
+    config = broker(advertised_listeners="PLAINTEXT://h:9092,CONTROLLER://h:9093")
+    assert [listener.name for listener in config.advertised_listeners_parsed] == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("CONTROLLER", "must not contain an explicitly set inter.broker.listener.name configuration value"),
+        (
+            "X",
+            "Listener with name X defined in inter.broker.listener.name not found in listener.security.prot",
+        ),
+        ("", "The provided listener name is null or empty string"),
+    ],
+)
+def test_the_listener_of_brokers_in_a_controllers_file(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Config.from_properties({"node.id": "100", "inter.broker.listener.name": name}, "controller")
+    assert Config.from_properties({"node.id": "100", "inter.broker.listener.name": "PLAINTEXT"}, "controller")
 
 
 def test_standby_replicas_are_bounded() -> None:

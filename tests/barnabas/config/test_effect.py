@@ -219,6 +219,11 @@ def test_each_row_names_a_key() -> None:
             assert any(key == name or (name.endswith(".") and key.startswith(name)) for key in known), name
 
 
+def test_internal_keys_of_kafka_are_known() -> None:
+    name = "producer.id.expiration.check.interval.ms"
+    assert list(warnings(Scope.BROKER, [name])) == [f"{name} has no effect: the times of this task are fixed"]
+
+
 def test_no_protective_key_can_be_set_at_run_time() -> None:
     """Those of logins have an effect where a listener has logins, and are refused elsewhere (DynamicConfig)."""
     live = [key.name for key in BROKER_KEYS.values() if key.live and not is_for_logins(key.name)]

@@ -102,7 +102,7 @@ def test_batches_from_the_first_offset_to_the_marker_are_hidden() -> None:
     aborted = Aborted([(20, 7), (10, 8)])
 
     def hides(batch: bytes) -> bool:
-        return aborted.hides(read_header(batch), memoryview(batch), 0)
+        return aborted.hides(read_header(batch), batch)
 
     assert not hides(data_batch(5, 7))  # committed before
     assert hides(data_batch(10, 8))

@@ -53,6 +53,13 @@ def test_topics_are_named_by_id_since_v13(rig):
     )
 
 
+@pytest.mark.parametrize("size", [1, 11, 12, 16, 17, 60])
+def test_a_part_of_a_second_batch_is_left_out(rig, size):
+    one = batch(b"a")
+    assert answered(rig, produce(one + batch(b"b")[:size])).error_code == 0
+    assert answered(rig, produce(one)).base_offset == 1
+
+
 def corrupted():
     data = bytearray(batch(b"a"))
     data[-1] ^= 1
@@ -87,6 +94,12 @@ def with_count(count):
         (produce(b""), 9, ErrorCode.INVALID_RECORD),
         (produce(batch(b"a")[:-1]), 9, ErrorCode.INVALID_RECORD),
         (produce(batch(b"a") + batch(b"b")), 9, ErrorCode.INVALID_RECORD),
+        (produce(batch(b"a") + bytes(12)), 9, ErrorCode.CORRUPT_MESSAGE),
+        (produce(batch(b"a") + bytes(16)), 9, ErrorCode.CORRUPT_MESSAGE),
+        (produce(batch(b"a") + bytes(61)), 9, ErrorCode.CORRUPT_MESSAGE),
+        (produce(batch(b"a") + with_magic(3)), 9, ErrorCode.CORRUPT_MESSAGE),
+        (produce(batch(b"a") + with_magic(1)), 9, ErrorCode.INVALID_RECORD),
+        (produce(bytes(12)), 9, ErrorCode.CORRUPT_MESSAGE),
         (produce(with_magic(1)), 9, ErrorCode.INVALID_RECORD),
         (produce(corrupted()), 9, ErrorCode.CORRUPT_MESSAGE),
         (produce(bytes(8) + struct.pack(">i", 3) + bytes(60)), 9, ErrorCode.CORRUPT_MESSAGE),

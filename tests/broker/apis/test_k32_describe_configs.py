@@ -48,7 +48,7 @@ def places(config: Any) -> list[tuple[str, str | None, int]]:
     ("type_", "name", "keys"),
     [
         (ResourceType.TOPIC, "a", {name: key for name, key in TOPIC_KEYS.items() if not key.internal}),
-        (ResourceType.BROKER, "1", BROKER_KEYS),
+        (ResourceType.BROKER, "1", {name: key for name, key in BROKER_KEYS.items() if not key.internal}),
         (ResourceType.GROUP, "g", GROUP_KEYS),
     ],
 )
@@ -244,6 +244,13 @@ def test_an_internal_key_is_described_where_it_is_set() -> None:
     assert describe(services, ResourceType.TOPIC, "b", "internal.segment.bytes").configs == []
 
 
+def test_an_internal_key_of_a_broker_is_described_where_it_is_set() -> None:
+    assert describe(make_services(), ResourceType.BROKER, "1", "unstable.api.versions.enable").configs == []
+    services = make_services(unstable_api_versions_enable="true")
+    (found,) = describe(services, ResourceType.BROKER, "1", "unstable.api.versions.enable").configs
+    assert found.value == "true"
+
+
 def test_an_unknown_type_makes_the_whole_request_invalid() -> None:
     resources = [DescribeConfigsResource(resource_type=type_, resource_name="a") for type_ in (ResourceType.TOPIC, 99)]
     with pytest.raises(ApiError) as refused:
@@ -253,7 +260,7 @@ def test_an_unknown_type_makes_the_whole_request_invalid() -> None:
 
 def test_keys_of_this_project_are_described_too() -> None:
     names = {config.name for config in describe(make_services(), ResourceType.BROKER, "1").configs}
-    assert names >= OWN_KEYS
+    assert names >= {name for name in OWN_KEYS if not BROKER_KEYS[name].internal}
 
 
 def test_a_small_request_cannot_request_all_configs_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_unnamed_replicas_are_not_throttled() -> None:
 
 @pytest.mark.parametrize(
     ("replicas", "throttled"),
-    [(["*"], {0, 1, 2}), (["0:1", "1:2", "2:1"], {0, 2}), (["0:2"], set()), ([], set())],
+    [(["*"], {0, 1, 2}), (["0:1", "1:2", "2:1"], {0, 2}), (["0:2"], set()), (["0:1", ""], {0}), ([], set())],
 )
 def test_replicas_are_named_by_partition_and_broker(replicas: list[str], throttled: set[int]) -> None:
     made = quota(FakeClock(), 1)

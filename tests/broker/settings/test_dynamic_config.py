@@ -33,6 +33,21 @@ def test_this_brokers_value_overrides_all_brokers_and_both_override_the_file(dyn
         assert dynamic.topic_config("t").min_insync_replicas == expected
 
 
+@pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])
+@pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate"])
+def test_no_limit_locks_everyone_out_at_run_time(
+    dynamic: DynamicConfig, name: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for broker in ("", "1"):
+        with pytest.raises(ConfigError, match=f"^Invalid {name} 0$"):
+            dynamic.check_broker_change(broker, {prefix + name: "0"})
+        dynamic.check_broker_change(broker, {prefix + name: "1"})
+    dynamic.apply_records([record(BROKER, "1", prefix + name, "0")], is_full=False)
+    assert caplog.messages == [f"dynamic config {prefix}{name} of broker 1 is ignored: Invalid {name} 0"]
+    assert prefix + name not in dynamic.config.current
+    dynamic.check_broker_change("", {"num.io.threads": "9"})
+
+
 def test_min_isr_of_the_file_is_not_replaced_in_silence(
     dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
 ) -> None:

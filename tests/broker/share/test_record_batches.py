@@ -11,6 +11,8 @@ from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.common.disk.files import FileSlice
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker
+from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.message_set import MAGIC_V1, encode_message, encode_wrapper
 
 
 def records(base: int, count: int, size: int = 10, **options: object) -> bytes:
@@ -67,6 +69,13 @@ def test_a_last_batch_that_is_cut_short_is_left_out() -> None:
 def test_batches_larger_and_smaller_than_a_chunk() -> None:
     content = [records(n, 1, size) for n, size in enumerate([1, CHUNK_BYTES, 5, 3 * CHUNK_BYTES, *[7] * 100])]
     assert spans(everything(slice_of(*content))) == [(n, n) for n in range(104)]
+
+
+def test_a_wrapper_of_an_old_format_has_all_its_offsets() -> None:
+    inner = b"".join(encode_message(MAGIC_V1, at, 0, None, b"v") for at in range(3))
+    wrapper = encode_wrapper(CompressionType.GZIP, MAGIC_V1, 6, 0, inner)
+    plain = encode_message(MAGIC_V1, 7, 0, None, b"v")
+    assert spans(everything(slice_of(wrapper, plain))) == [(4, 6), (7, 7)]
 
 
 def test_what_is_no_batch_is_an_error() -> None:

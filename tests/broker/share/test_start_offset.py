@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_000_000
     [
         ("by_duration:PT1H", 3_600_000),
         ("by_duration:P1DT2H3M4.5S", 93_784_500),
-        ("BY_DURATION:p2d", 172_800_000),
+        ("by_duration:p2d", 172_800_000),
         ("by_duration:PT0.001S", 1),
         ("by_duration:P999999999D", NOW_MS),
     ],

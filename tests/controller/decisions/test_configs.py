@@ -241,6 +241,17 @@ def test_the_sources_of_a_topics_configs() -> None:
     assert (found["max.message.bytes"].value, found["max.message.bytes"].source) == ("1048588", 5)
 
 
+def test_the_configs_of_the_controllers_own_node_come_first() -> None:
+    rig = Rig(log_segment_bytes="1048577")
+    node = str(rig.controller.view().config.node_id)
+    alter(rig, ("log.retention.ms", SET, "5"), kind=BROKER_RESOURCE, name="")
+    alter(rig, ("log.retention.ms", SET, "6"), kind=BROKER_RESOURCE, name=node)
+    alter(rig, ("log.roll.ms", SET, "7"), kind=BROKER_RESOURCE, name="12345")
+    found = {c.name: c for c in EffectiveConfigs(rig.controller.view()).of({})}
+    assert (found["retention.ms"].value, found["retention.ms"].source) == ("6", 2)
+    assert found["segment.ms"].source == 5
+
+
 def test_an_internal_key_is_reported_where_it_is_set(rig: Rig) -> None:
     assert alter(rig, ("internal.segment.bytes", SET, "16384")) == OK
     effective = EffectiveConfigs(rig.controller.view())

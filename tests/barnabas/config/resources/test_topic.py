@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from barnabas.config import Config, ConfigError
@@ -71,9 +73,16 @@ def test_errors(overrides: dict[str, str | None], message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["", "*", "0:1", "0:1,1:2"])
+@pytest.mark.parametrize("value", ["", "*", "0:1", "0:1,1:2", "0:1,", ",0:1", " 0:1 , 1:2 "])
 def test_throttled_replicas(value: str) -> None:
     assert CONFIG.validate_topic({"leader.replication.throttled.replicas": value})
+
+
+@pytest.mark.parametrize("value", ["none", "0", "*,*", "*,0:1", "0:*", "-1:1", "0:1:2"])
+def test_replicas_that_are_none(value: str) -> None:
+    shown = ", ".join(value.split(","))
+    with pytest.raises(ConfigError, match=re.escape(f"Invalid value [{shown}] for configuration leader.replication.")):
+        CONFIG.validate_topic({"leader.replication.throttled.replicas": value})
 
 
 def test_groups() -> None:
@@ -89,4 +98,14 @@ def test_groups() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             CONFIG.validate_group(overrides)
-    assert CONFIG.validate_group({"share.auto.offset.reset": "by_duration:PT1H"})
+
+
+@pytest.mark.parametrize("duration", ["PT1H", "PT1H-2M", "P+1D", "PT+1S", "PT1,5S", "-P-1D", "pt0s"])
+def test_share_groups_begin_at_a_duration_before(duration: str) -> None:
+    assert CONFIG.validate_group({"share.auto.offset.reset": f"by_duration:{duration}"})
+
+
+@pytest.mark.parametrize("value", ["BY_DURATION:PT1S", "by_duration:PT-1S", "by_duration:", "by_duration", "Latest"])
+def test_share_groups_begin_at_no_other_place(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"Must be one of: latest, earliest, by_duration:PnDTnHnMn\.nS"):
+        CONFIG.validate_group({"share.auto.offset.reset": value})
