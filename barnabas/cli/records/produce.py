@@ -20,13 +20,14 @@ from barnabas.cli.client import (
     topic_names,
 )
 from barnabas.cli.complete import complete_topics
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, EndedBySignal, UserError
 from barnabas.cli.output import progress
 from barnabas.cli.records.records import unescaped
+from barnabas.cli.records.signals import sigterm_raises
 from barnabas.cli.records.size_limits import CLIENT_LIMIT_KEY, TOO_LARGE, refused_by_client, refused_by_cluster
 from barnabas.cli.records.splitting import pieces
 from barnabas.cli.suggest import did_you_mean
-from barnabas.cli.text import key_value
+from barnabas.cli.text import INT32_MAX, key_value
 
 Header = tuple[str, str | bytes | None]
 DELIVERY_TIMEOUT_MS = 30_000
@@ -67,7 +68,7 @@ class Shape(NamedTuple):
 @click.option(
     "-Z", "--tombstones", is_flag=True, help="Send an empty value as null, which deletes its key on compaction."
 )
-@click.option("-p", "--partition", type=click.IntRange(0), help="Default: by key, or spread over all.")
+@click.option("-p", "--partition", type=click.IntRange(0, INT32_MAX), help="Default: by key, or spread over all.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none")
@@ -97,10 +98,10 @@ def produce(
     In delimiters and separators, \n, \t, \0 and \xHH stand for single bytes.
     """
     if key is not None and key_separator is not None:
-        raise UserError("give --key or --key-separator, not both")
+        raise ArgumentError("give --key or --key-separator, not both")
     ends = unescaped(delimiter)
     if not ends:
-        raise UserError("--delimiter is empty: give --whole to send the input as one record")
+        raise ArgumentError("--delimiter is empty: give --whole to send the input as one record")
     own = {
         "acks": acks,
         "compression.type": compression,
@@ -117,7 +118,7 @@ def produce(
         list(map(_header, headers)),
         tombstones,
     )
-    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)):
+    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)), sigterm_raises():
         client = settings(bootstrap, **own)
         producer = Producer(client)
         producer.list_topics(timeout=TIMEOUT_S)  # Why: fails at once if no cluster answers
@@ -127,8 +128,9 @@ def produce(
                 for piece in records:
                     sender.send(piece)
             sender.finish()
-        except KeyboardInterrupt:
-            producer.flush(INTERRUPTED_FLUSH_S)
+        except (KeyboardInterrupt, EndedBySignal):
+            if lost := producer.flush(INTERRUPTED_FLUSH_S):
+                click.echo(f"barnabas: {lost} records were not acknowledged", err=True)
             raise
         if sender.failed:
             raise UserError(f"{sender.failed} records were not acknowledged: {sender.why()}")
@@ -211,7 +213,7 @@ class _Sender:
 def _header(text: str) -> Header:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise UserError(f"--header '{text}' is not of the form KEY=VALUE")
+        raise ArgumentError(f"--header '{text}' is not of the form KEY=VALUE")
     return name, value
 
 
