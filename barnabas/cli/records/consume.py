@@ -20,7 +20,7 @@ from barnabas.cli.complete import complete_groups, complete_topics
 from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.records.positions import Range, ends, starts
 from barnabas.cli.records.records import Record, Show, format_of, record_of, show_json, show_value
-from barnabas.cli.records.signals import sigterm_raises
+from barnabas.cli.records.signals import Signals
 from barnabas.cli.text import INT64_MAX, key_value, time_ms
 
 BATCH_MAX = 500
@@ -91,7 +91,7 @@ def consume(
         "enable.partition.eof": span.is_bounded,
         **dict(map(key_value, extra)),
     }
-    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)), sigterm_raises():
+    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)), Signals().caught():
         consumer = Consumer(settings(bootstrap, **own))
         try:
             numbers = partitions_of(consumer, topic)
