@@ -112,7 +112,8 @@ compiled: $(VENV)/installed ## the unit tests of the compiled packages, on the c
 	mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests && cp setup.cfg build/compiled/
 	$(BIN)/barnabas --version | grep ', compiled'
 	cd build/compiled && ../../$(BIN)/python -P -m pytest -q -n 2 --dist worksteal tests/broker tests/metrics tests/barnabas/protocol \
-		tests/barnabas/common tests/barnabas/client tests/barnabas/security
+		tests/barnabas/common tests/barnabas/client tests/barnabas/security tests/barnabas/cli/records \
+		tests/barnabas/cli/security tests/barnabas/cli/test_main.py
 	$(MAKE) raft STEPS=1000000
 	compiled=$$(cd build/compiled && ../../$(BIN)/python -m tests.simulation --seed 6 | tail -n 1); \
 		sources=$$($(BIN)/python -m tests.simulation --seed 6 | tail -n 1); echo "$$compiled"; \

@@ -469,6 +469,24 @@ def test_the_rule_for_compiled_modules_can_fail() -> None:
     assert not_to_be_compiled("any(f(x) for x in y), ','.join(x for x in y), [*(x for x in y)]") == []
 
 
+def reads_the_cause(source: str) -> bool:
+    """Whether code reads `__cause__`, which compiled code leaves empty."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "__cause__" and isinstance(node.ctx, ast.Load)
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def test_a_cause_is_read_by_cause_of() -> None:
+    found = {str(path) for path, source in sources() if reads_the_cause(source)}
+    assert found == {"barnabas/common/processes/causes.py"}, "mypyc ignores the `from` of a raise: use cause_of"
+
+
+def test_the_rule_of_causes_can_fail() -> None:
+    assert reads_the_cause("match error.__cause__:\n case _: pass")
+    assert not reads_the_cause("error.__cause__ = OSError()")
+
+
 def _two_handlers(first: str, second: str) -> str:
     return f"\ntry:\n  pass\nexcept {first}:\n  pass\nexcept {second}:\n  pass\n"
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.local.running import running_directories
 from barnabas.cli.security.command_config import chosen, command_config_option, is_by_option
 from barnabas.common.processes.cluster_file import read_cluster_file
@@ -66,5 +66,5 @@ def host_port(text: str) -> tuple[str, int]:
     """Split HOST:PORT. Raises UserError."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
-        raise UserError(f"'{text}' is not HOST:PORT")
+        raise ArgumentError(f"'{text}' is not HOST:PORT")
     return host.strip("[]"), int(port)

@@ -28,7 +28,8 @@ PROGRESS_MINIMUM = 10
 UNKNOWN_NAME = frozenset({"UNKNOWN_TOPIC_OR_PART", "GROUP_ID_NOT_FOUND"})
 #: A part of what librdkafka says when it was built without libsasl2.
 NO_GSSAPI = "No provider for SASL mechanism GSSAPI"
-UNREACHABLE = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
+TIMED_OUT = "_TIMED_OUT"
+UNREACHABLE = frozenset({"_TRANSPORT", TIMED_OUT, "_ALL_BROKERS_DOWN", "_RESOLVE"})
 
 _silent = logging.getLogger("barnabas.cli.librdkafka")
 _silent.addHandler(logging.NullHandler())
@@ -100,11 +101,13 @@ def results(
     name: Callable[[K], str] = str,
     label: str = "waiting",
     known: Callable[[], Iterable[str]] = tuple,
+    *,
+    is_change: bool = False,
 ) -> dict[K, T]:
     """The results of an admin call, by key.
 
     Waits for all of them, then raises RequestError with every key that failed. `known()` returns the existing names:
-    the error suggests the closest one.
+    the error suggests the closest one. `is_change`: the call changes the cluster, which may do so after an error, too.
     """
     found: dict[K, T] = {}
     failures: list[tuple[K, KafkaError]] = []
@@ -112,7 +115,11 @@ def results(
         for key, future in futures.items():
             try:
                 found[key] = future.result(TIMEOUT_S)
+            except TimeoutError as error:
+                raise UserError(_no_answer(name(key), is_change=is_change)) from error
             except KafkaException as error:
+                if error.args[0].name() == TIMED_OUT:
+                    raise UserError(_no_answer(name(key), is_change=is_change)) from error
                 if error.args[0].name() in UNREACHABLE:
                     raise
                 failures.append((key, error.args[0]))
@@ -127,6 +134,12 @@ def results(
             message += f"; done: {', '.join(map(name, found))}"
         raise RequestError(message, tuple(cause.name() for _, cause in failures))
     return found
+
+
+def _no_answer(name: str, *, is_change: bool) -> str:
+    """Return that no answer came, though a broker was reachable: the controller or a coordinator may be down."""
+    later = "; the cluster may still carry the request out: see barnabas quorum status" if is_change else ""
+    return f"{name}: no answer within {TIMEOUT_S} s{later}"
 
 
 def reason(cause: KafkaError) -> str:

@@ -7,6 +7,14 @@ class UserError(Exception):
     """One line that describes the problem; `barnabas.cli.main` prints it and exits with 1."""
 
 
+class ArgumentError(UserError):
+    """An option or argument is wrong, or contradicts another; the exit code is 2, as for an unknown option."""
+
+
+class EndedBySignal(BaseException):
+    """SIGTERM arrived, in a command that has something to finish; the exit code is 143."""
+
+
 class RequestError(UserError):
     """The cluster refused a request; `codes` are the names of Kafka's error codes, one for each refused item."""
 

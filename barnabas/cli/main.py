@@ -1,9 +1,10 @@
 """`barnabas`: the command line. Each command is a module that is imported only when it runs.
 
 A user's mistake ends in one line on stderr and a non-zero exit code. `run` maps them in one place:
-    1    UserError, ClusterError, a file that cannot be used, a closed pipe on our output
-    2    a wrong option or argument
+    1    UserError, ClusterError, a file that cannot be used, a full disk, a closed pipe on our output
+    2    ArgumentError: a wrong option or argument
     130  Ctrl-C, without a message
+    143  SIGTERM, in a command that has something to finish; it ends any other one at once
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from barnabas import __version__
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, EndedBySignal, UserError
 from barnabas.cli.suggest import did_you_mean
 from barnabas.cluster.errors import ClusterError
 
@@ -66,7 +67,10 @@ COMMANDS = {
     "completion": ("barnabas.cli.completion", "Print the completion script for a shell."),
 }
 EXIT_ERROR = 1
+EXIT_WRONG_ARGUMENT = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class LazyGroup(click.Group):
@@ -137,7 +141,19 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of the `barnabas` command."""
+    _open_standard_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null as each standard stream that is closed (`>&-`): else the next file or socket gets its number."""
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - open until the process ends
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -150,10 +166,14 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         return _refuse(_one_line(error), error.exit_code)
+    except ArgumentError as error:
+        return _refuse(str(error), EXIT_WRONG_ARGUMENT)
     except (UserError, ClusterError) as error:
         return _refuse(str(error), EXIT_ERROR)
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
+    except EndedBySignal:
+        return EXIT_TERMINATED
     except OSError as error:
         return _refuse_file(error)
     return code if isinstance(code, int) else 0
@@ -165,10 +185,11 @@ def _refuse(line: str, code: int) -> int:
 
 
 def _refuse_file(error: OSError) -> int:
-    """Report an error that names a file, end quietly on a closed pipe, and raise any other: that is our bug."""
-    if error.errno == errno.EPIPE:
+    """Report an error that names a file, or a full disk; end quietly on a closed pipe; raise any other: our bug."""
+    is_full = error.filename is None and error.errno in NO_SPACE
+    if error.errno == errno.EPIPE or is_full:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails again
-        return EXIT_ERROR
+        return _refuse(f"cannot write: {error.strerror}", EXIT_ERROR) if is_full else EXIT_ERROR
     if error.filename is None:
         raise error
     return _refuse(f"{os.fsdecode(error.filename)}: {error.strerror}", EXIT_ERROR)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 def key_value(text: str) -> tuple[str, str]:
     """Split KEY=VALUE. Raises UserError."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise UserError(f"'{text}' is not of the form KEY=VALUE")
+        raise ArgumentError(f"'{text}' is not of the form KEY=VALUE")
     return key.strip(), value.strip()
 
 
@@ -39,12 +41,14 @@ def shown(value: bytes | str | None) -> str | None:
 
 def time_ms(text: str) -> int:
     """Parse ms since 1970 or ISO 8601 (local unless it has a zone) into ms since 1970. Raises UserError."""
-    if text.isascii() and text.isdigit():
-        return int(text)
     try:
+        if text.isascii() and text.isdigit():
+            if int(text) > INT64_MAX:
+                raise OverflowError
+            return int(text)
         return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
-        raise UserError(
+        raise ArgumentError(
             f"'{text}' is not a time: write 2026-03-01T12:00, 2026-03-01T12:00:00Z or ms since 1970"
         ) from error
 

@@ -101,6 +101,7 @@ class Faults:
     def _spread(self, fault: Fault, pages: dict[int, NodePage]) -> Iterator[tuple[NodePage, Fault]]:
         """Yield the nodes on which a fault is added, each with its fault."""
         if fault.action == "cut":
+            self._check_exists(fault.node, fault.cut)
             yield from _both_ends(fault, pages)
         elif fault.node is not None:
             yield _page_of(pages, fault.node), fault
@@ -112,6 +113,13 @@ class Faults:
                 raise FaultsUnavailableError("no broker is running")
             for page in brokers:
                 yield page, fault
+
+    def _check_exists(self, *nodes: object) -> None:
+        """Raise FaultError for the id of a node that the cluster does not have. A node that is down may be cut off."""
+        known = self._target.ids()
+        missing = [node for node in nodes if isinstance(node, int) and known is not None and node not in known]
+        if missing:
+            raise FaultError(f"there is no node {missing[0]}; the ids are {', '.join(map(str, sorted(known or ())))}")
 
 
 def _page_of(pages: dict[int, NodePage], node_id: int) -> NodePage:

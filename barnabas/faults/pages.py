@@ -81,6 +81,9 @@ class Target(Protocol):
     def pages(self) -> dict[int, NodePage]:
         """Return the pages of the running nodes, by node id."""
 
+    def ids(self) -> frozenset[int] | None:
+        """Return the ids of all nodes, running or not; None if only running ones are known."""
+
     def act(self, action: str, node_id: int) -> str:
         """Act on a process with one of PROCESS_ACTIONS; return a line about it. Raises ClusterError."""
 
@@ -98,6 +101,10 @@ class LocalTarget:
             for node in self._cluster.nodes.values()
             if node.is_running
         }
+
+    def ids(self) -> frozenset[int]:
+        """See Target."""
+        return frozenset(self._cluster.nodes)
 
     def act(self, action: str, node_id: int) -> str:
         """See Target."""
@@ -136,6 +143,11 @@ class DirectoryTarget:
                 found[page.node_id] = page
         return found
 
+    def ids(self) -> frozenset[int]:
+        """See Target."""
+        content = read_cluster_file(self.directory)
+        return frozenset() if content is None else frozenset(process["id"] for process in content["processes"])
+
     def act(self, action: str, node_id: int) -> str:
         """See Target; the supervisor acts."""
         return ask(self.directory, action, node_id)
@@ -150,6 +162,10 @@ class AddressTarget:
             self._access = of_environment()
         except ValueError as error:
             raise FaultError(str(error)) from None
+
+    def ids(self) -> None:
+        """See Target."""
+        return
 
     def pages(self) -> dict[int, NodePage]:
         """See Target; asks each page for its node id and role."""

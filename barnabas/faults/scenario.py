@@ -63,7 +63,11 @@ class Scenario:
     @classmethod
     def load(cls, path: Path | str) -> Scenario:
         """Return the scenario of a file, checked. Raises FaultError, OSError."""
-        return cls.parse(_read(Path(path).read_text()))
+        try:
+            text = Path(path).read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise FaultError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+        return cls.parse(_read(text))
 
     @classmethod
     def parse(cls, values: object) -> Scenario:
@@ -132,7 +136,7 @@ def _read_json(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
-        raise FaultError("invalid JSON; to read YAML, install PyYAML (pip install 'barnabas[test]')") from None
+        raise FaultError("invalid JSON; to read YAML, install PyYAML (pip install pyyaml)") from None
 
 
 def _step(value: object) -> Step:

@@ -20,6 +20,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from barnabas.common.processes.causes import cause_of
 from tests.stress.checks.history import Record
 from tests.stress.clients import SETTINGS, TURN_S, SharedHistory
 from tests.stress.cluster import PARTITIONS, TOPIC
@@ -163,7 +164,7 @@ class LibrdkafkaProducer(Worker):
         try:
             call()
         except (KafkaException, SystemError) as failure:
-            self.errors.append(f"producer {self._number}: {failure.__cause__ or failure}")
+            self.errors.append(f"producer {self._number}: {cause_of(failure) or failure}")
         outcomes, self._outcomes = self._outcomes, []
         for error, message, partition, record in outcomes:
             self._note(error, message, partition, record)

@@ -20,7 +20,7 @@ from barnabas.cli.admin.config_keys import keys
 from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results, topic_names
 from barnabas.cli.cluster_nodes import ask_any
 from barnabas.cli.complete import complete_groups, complete_keys, complete_settings, complete_topics
-from barnabas.cli.errors import RequestError, UserError
+from barnabas.cli.errors import ArgumentError, RequestError, UserError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.settings import explained
 from barnabas.cli.text import key_value, properties_of
@@ -69,7 +69,7 @@ def _resource(
         if name is not None
     ]
     if len(named) != 1:
-        raise UserError("give one of --topic, --broker and --group")
+        raise ArgumentError("give one of --topic, --broker and --group")
     ((kind, name),) = named
     return ConfigResource(kind, name, incremental_configs=changes)
 
@@ -142,7 +142,7 @@ def set_config(
     """Change settings. They take effect at once and survive restarts."""
     pairs = list({**properties_of(config_file), **dict(map(key_value, settings))}.items())
     if not pairs:
-        raise UserError("give KEY=VALUE or --config-file")
+        raise ArgumentError("give KEY=VALUE or --config-file")
     scope = "broker" if broker is not None else "topic" if topic is not None else "group"
     with explained(scope, [key for key, _ in pairs]):
         _alter(bootstrap, topic, broker, group, [(key, value, AlterConfigOpType.SET) for key, value in pairs])
@@ -175,7 +175,7 @@ def _alter(
     resource = _resource(topic, broker, group, entries)
     with admin(bootstrap) as client:
         _check_broker(client, broker)
-        results(client.incremental_alter_configs([resource]), _name, known=lambda: _topics(client))
+        results(client.incremental_alter_configs([resource]), _name, known=lambda: _topics(client), is_change=True)
 
 
 def _cluster_defaults(bootstrap: str) -> dict[str, ConfigEntry]:

@@ -20,7 +20,7 @@ import click
 from barnabas.cli.address import BOOTSTRAP_NAMES, chosen_bootstrap, host_port
 from barnabas.cli.admin.stray import COLUMNS as STRAY_COLUMNS
 from barnabas.cli.admin.stray import rows_of as stray_rows
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.local.running import running_directories
 from barnabas.cli.output import Row, json_option, show, show_json
 from barnabas.cli.security.command_config import chosen, command_config_option, connector, settings_for
@@ -72,7 +72,7 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> None:
     Also list logs that were set aside (barnabas stray): in the log directories of FILE, else of running local clusters.
     """
     if file is not None and bootstrap is not None:
-        raise UserError("give FILE or --bootstrap, not both")
+        raise ArgumentError("give FILE or --bootstrap, not both")
     if file is not None:
         addresses = _listeners(file)
     else:

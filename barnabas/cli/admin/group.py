@@ -18,10 +18,11 @@ from barnabas.cli.client import (
     settings,
 )
 from barnabas.cli.complete import complete_groups, complete_topics
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.inside.pages import find_pages, page_options, read_pages
 from barnabas.cli.output import json_option, show
 from barnabas.cli.suggest import did_you_mean
+from barnabas.cli.text import INT64_MAX
 from barnabas.common.pages.live_shape import LIMIT_MAX, SharePartition
 from barnabas.common.pages.page_access import Access
 from barnabas.protocol.messages.k77_share_group_describe import DescribedGroup
@@ -142,8 +143,13 @@ def end_offsets(client: AdminClient, keys: list[tuple[str, int]]) -> dict[tuple[
 @click.option("--topic", required=True, help="The topic whose offsets are reset.", shell_complete=complete_topics)
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-offset", type=click.IntRange(0), help="To this offset, or the nearest that exists.")
-@click.option("--to-timestamp", type=click.IntRange(0), metavar="MS", help="To the first record at or after this time.")
+@click.option("--to-offset", type=click.IntRange(0, INT64_MAX), help="To this offset, or the nearest that exists.")
+@click.option(
+    "--to-timestamp",
+    type=click.IntRange(0, INT64_MAX),
+    metavar="MS",
+    help="To the first record at or after this time.",
+)
 @click.option("--execute", is_flag=True, help="Change the offsets; without it, only show the new ones.")
 @click.option("--dry-run", is_flag=True, help="Only show the new offsets (the default).")
 @bootstrap_option
@@ -162,9 +168,9 @@ def reset_offsets(
 ) -> None:
     """Set the committed offsets of an inactive group in a topic."""
     if sum((to_earliest, to_latest, to_offset is not None, to_timestamp is not None)) != 1:
-        raise UserError("give one of --to-earliest, --to-latest, --to-offset and --to-timestamp")
+        raise ArgumentError("give one of --to-earliest, --to-latest, --to-offset and --to-timestamp")
     if execute and dry_run:
-        raise UserError("give --execute or --dry-run, not both")
+        raise ArgumentError("give --execute or --dry-run, not both")
     target = "earliest" if to_earliest else "latest"
     with admin(bootstrap) as client:
         offsets = _targets(bootstrap, topic, target, to_offset, to_timestamp)
@@ -174,7 +180,7 @@ def reset_offsets(
             click.echo(f"barnabas: warning: there is no group {name} yet{hint}; --execute creates it", err=True)
         if execute:
             request = ConsumerGroupTopicPartitions(name, offsets)
-            altered = results(client.alter_consumer_group_offsets([request]))[name]
+            altered = results(client.alter_consumer_group_offsets([request]), is_change=True)[name]
             for tp in altered.topic_partitions:
                 if tp.error is not None:
                     raise UserError(f"{tp.topic}-{tp.partition}: {reason(tp.error)}")
@@ -214,5 +220,6 @@ def delete(names: tuple[str, ...], bootstrap: str) -> None:
             client.delete_consumer_groups(list(dict.fromkeys(names))),
             label="deleting",
             known=lambda: group_names(client),
+            is_change=True,
         )
     click.echo(f"deleted {', '.join(names)}")

@@ -13,7 +13,7 @@ import click
 from barnabas.cli.address import bootstrap_option, host_port
 from barnabas.cli.admin.quorum_words import COLUMNS, QuorumView, as_dict, refusal, sentences, table_rows, view_of
 from barnabas.cli.cluster_nodes import CLIENT_ID, TIMEOUT_MS, ask_any
-from barnabas.cli.errors import RequestError, UserError
+from barnabas.cli.errors import ArgumentError, RequestError, UserError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.security.command_config import connector
 from barnabas.client.connection import NodeConnectionError
@@ -184,7 +184,7 @@ def _directory(text: str) -> bytes:
     try:
         return uuid_from_string(text)
     except ValueError:
-        raise UserError(f"'{text}' is no directory id: see barnabas quorum status") from None
+        raise ArgumentError(f"'{text}' is no directory id: see barnabas quorum status") from None
 
 
 def _controller_of(file: Path) -> tuple[int, str, Listener]:

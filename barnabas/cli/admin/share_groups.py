@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from barnabas.cli.cluster_nodes import CLIENT_ID, TIMEOUT_MS, ask_any
+from barnabas.cli.cluster_nodes import CLIENT_ID, TIMEOUT_MS, OldReleaseError, ask, ask_any
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import Row
 from barnabas.cli.security.answers import check
@@ -75,7 +75,11 @@ def by_coordinator(
     coordinators: dict[tuple[str, int], list[str]] = {}
     if names:
         request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=list(names))
-        for each in ask_any(bootstrap, request, COORDINATOR_VERSION).coordinators:
+        try:
+            answers = ask_any(bootstrap, request, COORDINATOR_VERSION).coordinators
+        except OldReleaseError:
+            return {}  # Why: releases that find one coordinator at a time have consumer groups only
+        for each in answers:
             check(each.error_code, each.error_message, each.key)
             coordinators.setdefault((each.host, each.port), []).append(each.key)
     found = {}
@@ -114,7 +118,7 @@ def positions(bootstrap: str, name: str) -> Positions:
 def _ask(bootstrap: str, host: str, port: int, message: Request, version: int) -> Any:
     try:
         with connector(bootstrap)(host, port, timeout_ms=TIMEOUT_MS, client_id=CLIENT_ID) as connection:
-            return connection.send(message, version)
+            return ask(connection, message, version)
     except NodeConnectionError as error:
         raise UserError(f"{host}:{port} does not answer: {error}") from error
 

@@ -18,6 +18,7 @@ from barnabas.cli.settings import explained
 from barnabas.cli.text import key_value
 
 T = TypeVar("T")
+PARTITIONS_MAX, REPLICAS_MAX = 100_000, 10_000  # of librdkafka
 
 
 @click.group()
@@ -27,8 +28,8 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), help="Default: the cluster's num.partitions.")
-@click.option("--replication-factor", type=click.IntRange(1), help="Default: default.replication.factor.")
+@click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Default: the cluster's num.partitions.")
+@click.option("--replication-factor", type=click.IntRange(1, REPLICAS_MAX), help="Default: default.replication.factor.")
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic setting.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
 @bootstrap_option
@@ -46,7 +47,7 @@ def create(
     with admin(bootstrap) as client:
         try:
             with explained("topic", list(settings)):
-                results(client.create_topics([new_topic]))
+                results(client.create_topics([new_topic]), is_change=True)
         except RequestError as error:
             if not (if_not_exists and error.codes == ("TOPIC_ALREADY_EXISTS",)):
                 raise
@@ -55,8 +56,10 @@ def create(
     click.echo(f"created {name}")
 
 
-def _topic_results(client: AdminClient, futures: Mapping[str, Future[T]], label: str = "waiting") -> dict[str, T]:
-    return results(futures, label=label, known=lambda: topic_names(client))
+def _topic_results(
+    client: AdminClient, futures: Mapping[str, Future[T]], label: str = "waiting", *, is_change: bool = False
+) -> dict[str, T]:
+    return results(futures, label=label, known=lambda: topic_names(client), is_change=is_change)
 
 
 @topic.command("list")
@@ -104,12 +107,14 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name", shell_complete=complete_topics)
-@click.option("--partitions", type=click.IntRange(1), required=True, help="The new number of partitions.")
+@click.option(
+    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), required=True, help="The new number of partitions."
+)
 @bootstrap_option
 def alter(name: str, partitions: int, bootstrap: str) -> None:
     """Add partitions to the topic NAME. To change its settings, use `barnabas config`."""
     with admin(bootstrap) as client:
-        _topic_results(client, client.create_partitions([NewPartitions(name, partitions)]))
+        _topic_results(client, client.create_partitions([NewPartitions(name, partitions)]), is_change=True)
     click.echo(f"{name} has {partitions} partitions")
 
 
@@ -119,5 +124,5 @@ def alter(name: str, partitions: int, bootstrap: str) -> None:
 def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete topics and all their records."""
     with admin(bootstrap) as client:
-        _topic_results(client, client.delete_topics(list(dict.fromkeys(names))), "deleting")
+        _topic_results(client, client.delete_topics(list(dict.fromkeys(names))), "deleting", is_change=True)
     click.echo(f"deleted {', '.join(names)}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.local.ephemeral import Ephemeral, new_directory
 from barnabas.cli.local.running import announced, running_directories
 from barnabas.cli.local.supervisor import FAULTS_KEY
@@ -54,7 +54,7 @@ class Drills(click.Group):
             from barnabas.drills.catalogue import DRILLS
 
             hint = did_you_mean(args[0], [*DRILLS, *self.commands])
-            raise UserError(f"there is no drill {args[0]}{hint or ': see barnabas drill list'}")
+            raise ArgumentError(f"there is no drill {args[0]}{hint or ': see barnabas drill list'}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from barnabas.cli.breaking.node import faults_of, print_added
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.local.running import directory_option
 from barnabas.cli.output import json_option, show
 from barnabas.cli.text import key_value
@@ -83,7 +83,7 @@ def list_(as_json: bool, data_dir: Path | None) -> None:
 def remove(fault_ids: tuple[str, ...], is_all: bool, node_id: int | None, data_dir: Path | None) -> None:
     """Remove faults by the ids that `list` shows."""
     if is_all == bool(fault_ids):
-        raise UserError("give the ids of the faults to remove, or --all")
+        raise ArgumentError("give the ids of the faults to remove, or --all")
     with faults_of(data_dir) as cluster:
         chosen = fault_ids or tuple(dict.fromkeys(state["id"] for state in cluster.list()))
         removed = sum(cluster.remove(fault_id, node_id) for fault_id in chosen)

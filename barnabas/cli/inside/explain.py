@@ -13,7 +13,7 @@ import click
 from barnabas.cli.admin.group import committed_offsets, end_offsets, owners_of
 from barnabas.cli.client import admin, results
 from barnabas.cli.complete import complete_groups, complete_partitions
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.inside.group_words import Position, by_partition, group_words
 from barnabas.cli.inside.pages import Answers, Page, find_pages, page_options, read_pages
 from barnabas.cli.inside.partition_words import partition_words, view_of
@@ -69,7 +69,7 @@ def partition(name: str, bootstrap: str, page: str | None, access: Access, as_js
 def _topic_partition(text: str) -> TopicPartition:
     topic, _, number = text.rpartition("-")
     if not topic or not (number.isascii() and number.isdigit()):
-        raise UserError(f"'{text}' is not TOPIC-PARTITION, for example orders-0")
+        raise ArgumentError(f"'{text}' is not TOPIC-PARTITION, for example orders-0")
     return TopicPartition(topic, int(number))
 
 
@@ -161,7 +161,7 @@ def request(
     the slowest finished ones of the last minutes.
     """
     if correlation_id is None and client is None and api is None and not slowest:
-        raise UserError("give a correlation id, --client, --api or --slowest")
+        raise ArgumentError("give a correlation id, --client, --api or --slowest")
     answers = _read(find_pages(bootstrap, page, access), section=REQUEST_SECTIONS, limit=LIMIT_MAX)
     known = [each for page, live in answers.found.items() for each in requests_of(page.name, live)]
     matching = chosen(known, correlation_id, client, api, slowest=slowest)

@@ -20,7 +20,7 @@ import click
 
 from barnabas.cli.errors import UserError
 from barnabas.cli.local.ready import Ready
-from barnabas.cli.local.running import chosen_directory, directory_option, running_directories
+from barnabas.cli.local.running import chosen_directory, directory_option, named_directory, running_directories
 from barnabas.cluster.processes import write_properties
 from barnabas.common.pages.page_access import of_directory
 from barnabas.common.processes import interpreter
@@ -97,16 +97,17 @@ def _await_ready(child: subprocess.Popen[bytes], output: BinaryIO) -> Ready:
 @directory_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def status(data_dir: Path | None, as_json: bool) -> None:
-    """Show the running local clusters: each process, its state, its address and its page.
+    """Show the running local clusters, or the named one: each process, its state, its address and its page.
 
     Exits 1 if none runs.
     """
     from barnabas.cli.output import show  # Why here: `up` does not need it
 
-    directories = running_directories() if data_dir is None else [data_dir.absolute()]
+    named = named_directory(data_dir)
+    directories = running_directories() if named is None else [named]
     rows = [row for directory in directories for row in _rows(directory)]
     if not rows:
-        raise UserError(_nothing_runs(data_dir))
+        raise UserError(_nothing_runs(named))
     show(rows, COLUMNS, as_json=as_json)
 
 
@@ -141,7 +142,7 @@ def _row(role: str, node: int | None, pid: int, address: str | None, page: str |
 @click.option("--kill", "kills", is_flag=True, help="Kill the processes (SIGKILL), as in a power failure.")
 def down(data_dir: Path | None, kills: bool) -> None:
     """Stop the running local cluster: the brokers in a controlled shutdown, then the controller."""
-    if data_dir is None and not running_directories():
+    if named_directory(data_dir) is None and not running_directories():
         raise UserError(_nothing_runs(None))
     directory = chosen_directory(data_dir)
     content = read_cluster_file(directory)

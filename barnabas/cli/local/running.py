@@ -84,12 +84,17 @@ def cluster_at(bootstrap: str) -> tuple[Path, ClusterFile] | None:
     return None
 
 
+def named_directory(data_dir: Path | None) -> Path | None:
+    """The given directory, else $BARNABAS_DATA_DIR; None if nothing names one."""
+    if data_dir is None and os.environ.get(DIRECTORY_VARIABLE):
+        data_dir = Path(os.environ[DIRECTORY_VARIABLE])
+    return None if data_dir is None else data_dir.absolute()
+
+
 def chosen_directory(data_dir: Path | None) -> Path:
     """The given directory, else $BARNABAS_DATA_DIR, else that of the one running cluster. Raises UserError."""
-    if data_dir is not None:
-        return data_dir.absolute()
-    if os.environ.get(DIRECTORY_VARIABLE):
-        return Path(os.environ[DIRECTORY_VARIABLE]).absolute()
+    if (named := named_directory(data_dir)) is not None:
+        return named
     match running_directories():
         case []:
             raise UserError("no running local cluster was found: give its directory as --data-dir")

@@ -8,16 +8,17 @@ background (`barnabas.cli.local.detached`). Test runs use `--ephemeral` (`barnab
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.local import detached
 from barnabas.cli.local.ephemeral import run_ephemeral
 from barnabas.cli.local.slow_motion import slow_motion_option, slow_motion_properties
@@ -116,17 +117,19 @@ def up(
     if port is None:
         port = 0 if ephemeral else PORT
     if port + brokers - 1 > PORT_MAX:
-        raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
+        raise ArgumentError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
     config = {**slow_motion_properties(slow_motion), **properties_of(config_file), **dict(map(key_value, configs))}
     config |= _compat_properties(compat)
     if combined and controllers > 1:
-        raise UserError("--combined excludes --controllers: every broker is a controller")
+        raise ArgumentError("--combined excludes --controllers: every broker is a controller")
     if combined and brokers > CONTROLLERS_MAX:
-        raise UserError(f"--combined: at most {CONTROLLERS_MAX} nodes, since each of them is a controller")
+        raise ArgumentError(f"--combined: at most {CONTROLLERS_MAX} nodes, since each of them is a controller")
     secure = _security(security, users)
     if ephemeral:
         if data_dir is not None or detach:
-            raise UserError("--ephemeral excludes --data-dir and --detach: it leaves nothing and ends with its parent")
+            raise ArgumentError(
+                "--ephemeral excludes --data-dir and --detach: it leaves nothing and ends with its parent"
+            )
         return run_ephemeral(
             brokers,
             port,
@@ -140,28 +143,40 @@ def up(
             is_combined=combined,
         )
     if command or print_env:
-        raise UserError("a COMMAND and --print-env need --ephemeral")
+        raise ArgumentError("a COMMAND and --print-env need --ephemeral")
     is_temporary = temporary or data_dir is None
     directory = Path(tempfile.mkdtemp(prefix="barnabas-")) if data_dir is None else data_dir.absolute()
-    if detach:
-        options = ["--brokers", str(brokers), "--port", str(port), "--first-id", str(first_id)]
-        options += ["--combined"] if combined else ["--controllers", str(controllers)]
-        if secure is not None:
-            secure(directory)  # remembers the users, so that no process shows their passwords
-            options += ["--security", security]
-        return detached.start(options, config, directory, is_temporary=is_temporary)
-    own = None if secure is None else secure(directory)
-    cluster = LocalCluster(
-        directory,
-        brokers,
-        port,
-        config,
-        first_id=first_id,
-        security=own,
-        controller_count=controllers,
-        is_combined=combined,
-    )
-    return _run(cluster, is_temporary=is_temporary)
+    with _removed_after_interrupt(directory, is_temporary=is_temporary):
+        if detach:
+            options = ["--brokers", str(brokers), "--port", str(port), "--first-id", str(first_id)]
+            options += ["--combined"] if combined else ["--controllers", str(controllers)]
+            if secure is not None:
+                secure(directory)  # remembers the users, so that no process shows their passwords
+                options += ["--security", security]
+            return detached.start(options, config, directory, is_temporary=is_temporary)
+        own = None if secure is None else secure(directory)
+        cluster = LocalCluster(
+            directory,
+            brokers,
+            port,
+            config,
+            first_id=first_id,
+            security=own,
+            controller_count=controllers,
+            is_combined=combined,
+        )
+        return _run(cluster, is_temporary=is_temporary)
+
+
+@contextlib.contextmanager
+def _removed_after_interrupt(directory: Path, *, is_temporary: bool) -> Iterator[None]:
+    """Remove a temporary directory if Ctrl-C ends the start before a supervisor is responsible for it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if is_temporary:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def _hide(users: str) -> None:
@@ -177,7 +192,7 @@ def _security(protocol: str, users: str) -> Callable[[Path], ClusterSecurity] | 
     """Return what makes the security of a cluster in a directory; None for PLAINTEXT. Raises ClusterError."""
     if protocol.lower() == "plaintext":
         if users:
-            raise UserError("--users needs --security ssl, sasl_plaintext or sasl_ssl")
+            raise ArgumentError("--users needs --security ssl, sasl_plaintext or sasl_ssl")
         return None
     from barnabas.cluster.security.cluster_security import ClusterSecurity, parse_users  # Why here: it loads much
     from barnabas.common.clock import SystemClock

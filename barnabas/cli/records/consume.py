@@ -17,10 +17,11 @@ from barnabas.cli.client import (
     settings,
 )
 from barnabas.cli.complete import complete_groups, complete_topics
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.records.positions import Range, ends, starts
 from barnabas.cli.records.records import Record, Show, format_of, record_of, show_json, show_value
-from barnabas.cli.text import key_value, time_ms
+from barnabas.cli.records.signals import Signals
+from barnabas.cli.text import INT64_MAX, key_value, time_ms
 
 BATCH_MAX = 500
 POLL_S = 0.2
@@ -39,7 +40,7 @@ NO_GROUP_RIGHT = "GROUP_AUTHORIZATION_FAILED"
 @click.option(
     "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Read only this partition."
 )
-@click.option("--offset", type=click.IntRange(0), help="Start at this offset (with --partition).")
+@click.option("--offset", type=click.IntRange(0, INT64_MAX), help="Start at this offset (with --partition).")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Start N records before the end of each partition.")
 @click.option("--from", "from_time", metavar="TIME", help="Start with the first record at or after TIME.")
 @click.option("--until", "until_time", metavar="TIME", help="Stop before the first record at or after TIME.")
@@ -92,7 +93,7 @@ def consume(
         "enable.partition.eof": span.is_bounded,
         **dict(map(key_value, extra)),
     }
-    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)):
+    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)), Signals().caught():
         consumer = Consumer(settings(bootstrap, **own))
         try:
             numbers = partitions_of(consumer, topic)
@@ -108,19 +109,19 @@ def consume(
                 consumer.assign(starts(consumer, topic, wanted, span))
             _Printer(consumer, limit, left, show, commits=group is not None).run()
         finally:
-            consumer.close()
+            consumer.close()  # commits, and leaves the group
 
 
 def _check(span: Range, group: str | None, partitions: tuple[int, ...]) -> None:
     span.check()
     is_chosen = partitions or span.is_bounded or (span.last, span.from_ms) != (None, None)
     if group is not None and is_chosen:
-        raise UserError(
+        raise ArgumentError(
             "--group excludes --partition, --last, --from, --until and --until-end: the group assigns the partitions "
             "and the offsets"
         )
     if span.offset is not None and not partitions:
-        raise UserError("--offset needs --partition")
+        raise ArgumentError("--offset needs --partition")
 
 
 def _starts_at_end(span: Range) -> bool:
@@ -131,7 +132,7 @@ def _output_format(as_json: bool, format_text: str | None) -> Show:
     if format_text is None:
         return show_json if as_json else show_value
     if as_json:
-        raise UserError("give --json or --format, not both")
+        raise ArgumentError("give --json or --format, not both")
     return format_of(format_text)
 
 
@@ -153,11 +154,10 @@ class _Printer:
         while not self._is_done():
             wanted = BATCH_MAX if self._limit is None else min(BATCH_MAX, self._limit - self._printed)
             messages = self._consumer.consume(wanted, POLL_S)
-            printed = [message for message in messages if self._take(message)]
-            if printed:
-                sys.stdout.flush()
-                if self._commits:
-                    self._store(printed)
+            for message in messages:
+                if self._take(message) and self._commits:
+                    self._store(message)
+            sys.stdout.flush()
 
     def _is_done(self) -> bool:
         return self._left == {} or self._printed == self._limit
@@ -187,8 +187,8 @@ class _Printer:
             left.pop(record.partition, None)
         return record.offset < end
 
-    def _store(self, messages: list[Message]) -> None:
-        """Mark printed records for the next commit."""
-        for message in messages:
-            with contextlib.suppress(KafkaException):  # the partition now belongs to another member
-                self._consumer.store_offsets(message)
+    def _store(self, message: Message) -> None:
+        """Mark a printed record for the next commit. Why each is flushed: a pipe may be closed after any of them."""
+        sys.stdout.flush()
+        with contextlib.suppress(KafkaException):  # the partition now belongs to another member
+            self._consumer.store_offsets(message)

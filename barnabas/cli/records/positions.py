@@ -7,7 +7,7 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 
 from barnabas.cli.client import TIMEOUT_S
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 
 
 class Range(NamedTuple):
@@ -35,7 +35,7 @@ class Range(NamedTuple):
         }
         given = [name for name, is_given in starts.items() if is_given]
         if len(given) > 1:
-            raise UserError(f"give only one of {' and '.join(given)}")
+            raise ArgumentError(f"give only one of {' and '.join(given)}")
 
 
 def starts(consumer: Consumer, topic: str, partitions: list[int], span: Range) -> list[TopicPartition]:

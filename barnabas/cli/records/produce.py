@@ -20,13 +20,14 @@ from barnabas.cli.client import (
     topic_names,
 )
 from barnabas.cli.complete import complete_topics
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, EndedBySignal, UserError
 from barnabas.cli.output import progress
 from barnabas.cli.records.records import unescaped
+from barnabas.cli.records.signals import Signals
 from barnabas.cli.records.size_limits import CLIENT_LIMIT_KEY, TOO_LARGE, refused_by_client, refused_by_cluster
 from barnabas.cli.records.splitting import pieces
 from barnabas.cli.suggest import did_you_mean
-from barnabas.cli.text import key_value
+from barnabas.cli.text import INT32_MAX, key_value
 
 Header = tuple[str, str | bytes | None]
 DELIVERY_TIMEOUT_MS = 30_000
@@ -67,7 +68,7 @@ class Shape(NamedTuple):
 @click.option(
     "-Z", "--tombstones", is_flag=True, help="Send an empty value as null, which deletes its key on compaction."
 )
-@click.option("-p", "--partition", type=click.IntRange(0), help="Default: by key, or spread over all.")
+@click.option("-p", "--partition", type=click.IntRange(0, INT32_MAX), help="Default: by key, or spread over all.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none")
@@ -97,10 +98,10 @@ def produce(
     In delimiters and separators, \n, \t, \0 and \xHH stand for single bytes.
     """
     if key is not None and key_separator is not None:
-        raise UserError("give --key or --key-separator, not both")
+        raise ArgumentError("give --key or --key-separator, not both")
     ends = unescaped(delimiter)
     if not ends:
-        raise UserError("--delimiter is empty: give --whole to send the input as one record")
+        raise ArgumentError("--delimiter is empty: give --whole to send the input as one record")
     own = {
         "acks": acks,
         "compression.type": compression,
@@ -117,18 +118,19 @@ def produce(
         list(map(_header, headers)),
         tombstones,
     )
-    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)):
+    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)), Signals().caught() as signals:
         client = settings(bootstrap, **own)
         producer = Producer(client)
         producer.list_topics(timeout=TIMEOUT_S)  # Why: fails at once if no cluster answers
-        sender = _Sender(producer, topic, shape, -1 if partition is None else partition, client)
+        sender = _Sender(producer, topic, shape, -1 if partition is None else partition, client, signals)
         try:
             with _records(source, None if whole else ends) as records:
                 for piece in records:
                     sender.send(piece)
             sender.finish()
-        except KeyboardInterrupt:
-            producer.flush(INTERRUPTED_FLUSH_S)
+        except (KeyboardInterrupt, EndedBySignal):
+            if lost := sender.flush(INTERRUPTED_FLUSH_S):
+                click.echo(f"barnabas: {lost} records were not acknowledged", err=True)
             raise
         if sender.failed:
             raise UserError(f"{sender.failed} records were not acknowledged: {sender.why()}")
@@ -138,8 +140,11 @@ def produce(
 class _Sender:
     """Sends pieces as records and counts acknowledged and failed ones."""
 
-    def __init__(self, producer: Producer, topic: str, shape: Shape, partition: int, own: dict[str, Any]) -> None:
+    def __init__(
+        self, producer: Producer, topic: str, shape: Shape, partition: int, own: dict[str, Any], signals: Signals
+    ) -> None:
         self._producer = producer
+        self._signals = signals  # held while the client calls `_on_delivery`
         self._topic = topic
         self._shape = shape
         self._partition = partition
@@ -168,7 +173,7 @@ class _Sender:
                     headers=self._shape.headers,
                 )
             except BufferError:
-                self._producer.poll(POLL_S)  # the client's queue is full: serve delivery reports
+                self._poll(POLL_S)  # the client's queue is full: serve delivery reports
             except KafkaException as error:
                 self.finish()
                 if error.args[0].name() == TOO_LARGE:
@@ -176,7 +181,7 @@ class _Sender:
                     raise UserError(f"{refused_by_client(size, self._own)}; {self._before()}") from error
                 raise UserError(f"{self._topic}: {reason(error.args[0])}") from error
             else:
-                self._producer.poll(0)
+                self._poll(0)
                 return
 
     def finish(self) -> None:
@@ -184,8 +189,17 @@ class _Sender:
         with progress("waiting for acknowledgements", len(self._producer), minimum=10_000) as advance:
             left = len(self._producer)
             while left:
-                before, left = left, self._producer.flush(POLL_S)  # in steps: Ctrl-C takes effect between them
+                before, left = left, self.flush(POLL_S)  # in steps: Ctrl-C takes effect between them
                 advance(before - left)
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait at most this long for acknowledgements; return how many records have none."""
+        with self._signals.held():
+            return int(self._producer.flush(timeout_s))
+
+    def _poll(self, timeout_s: float) -> None:
+        with self._signals.held():
+            self._producer.poll(timeout_s)
 
     def why(self) -> str:
         """Why the first failed record was not acknowledged."""
@@ -211,7 +225,7 @@ class _Sender:
 def _header(text: str) -> Header:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise UserError(f"--header '{text}' is not of the form KEY=VALUE")
+        raise ArgumentError(f"--header '{text}' is not of the form KEY=VALUE")
     return name, value
 
 

@@ -15,6 +15,7 @@ from barnabas.cli.errors import UserError
 from barnabas.cli.security.command_config import connector
 from barnabas.cli.security.diagnosis import explain, is_certain
 from barnabas.client.connection import Connect, NodeConnectionError
+from barnabas.common.processes.causes import cause_of
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
@@ -46,7 +47,7 @@ def _problem(connect: Connect, host: str, port: int) -> str | None:
             if METADATA_KEY in ranges:  # a listener that asks for a login closes the connection now
                 connection.send(MetadataRequest(topics=[]), min(ranges[METADATA_KEY], METADATA_VERSION))
     except NodeConnectionError as error:
-        match error.__cause__:
+        match cause_of(error):
             case ConnectionRefusedError():
                 return f"nothing listens at {where}; start one: barnabas up"
             case socket.gaierror():

@@ -24,7 +24,7 @@ from typing import NamedTuple, cast
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError
 
 TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CreateTime", TIMESTAMP_LOG_APPEND_TIME: "LogAppendTime"}
 ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
@@ -132,7 +132,7 @@ def _piece_of(found: Mapping[str, str | None], text: str) -> bytes | Show:
     if found["token"] is not None:
         if found["token"] not in _TOKENS:
             known = " ".join(f"%{token}" for token in _TOKENS)
-            raise UserError(f"the format {text!r} has %{found['token']}; known are {known}")
+            raise ArgumentError(f"the format {text!r} has %{found['token']}; known are {known}")
         return _TOKENS[found["token"]]
     return _plain(found, text)
 
@@ -143,7 +143,7 @@ def _plain(found: Mapping[str, str | None], text: str) -> bytes:
     if found["hex"] is not None:
         return bytes.fromhex(found["hex"])
     if found["escape"] not in ESCAPES:
-        raise UserError(f"{text!r} has \\{found['escape']}; known are \\n \\r \\t \\0 \\\\ and \\xHH")
+        raise ArgumentError(f"{text!r} has \\{found['escape']}; known are \\n \\r \\t \\0 \\\\ and \\xHH")
     return ESCAPES[found["escape"]]
 
 

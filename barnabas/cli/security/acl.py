@@ -9,7 +9,7 @@ from typing import TypeVar
 import click
 
 from barnabas.cli.address import bootstrap_option
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError
 from barnabas.cli.output import Row, json_option, show
 from barnabas.cli.security.acl_explain import explain
 from barnabas.cli.security.acl_requests import create_acls, delete_acls, describe_acls
@@ -75,7 +75,7 @@ def _filter(
     principal: str | None, resource: str | None, covering: str | None, operation: str | None, host: str | None
 ) -> AclFilter:
     if resource is not None and covering is not None:
-        raise UserError("give --resource or --covering, not both")
+        raise ArgumentError("give --resource or --covering, not both")
     kind, name, pattern = ResourceType.ANY, None, PatternType.ANY
     if covering is not None:
         (kind, name), pattern = parse_resource(covering), PatternType.MATCH
@@ -126,7 +126,7 @@ def delete(
 ) -> None:
     """Delete the ACLs that the options select; on a terminal, list them first and ask."""
     if all(option is None for option in (principal, resource, covering, operation, host)):
-        raise UserError("say which ACLs: --principal, --resource, --covering, --operation, --host")
+        raise ArgumentError("say which ACLs: --principal, --resource, --covering, --operation, --host")
     found = describe_acls(bootstrap, _filter(principal, resource, covering, operation, host))
     if found and not yes and sys.stdin.isatty():
         for each in found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError
 from barnabas.cli.suggest import did_you_mean
 from barnabas.security.principal import USER_TYPE
 from barnabas.security.values import (
@@ -90,7 +90,7 @@ def parse_acl_line(text: str) -> list[AclBinding]:
     hosts = [word.partition("=")[2] for word in options if word.startswith("--host=")]
     unknown = [word for word in options if word not in ("--prefixed", "--deny") and not word.startswith("--host=")]
     if len(arguments) != 3 or unknown:
-        raise UserError(
+        raise ArgumentError(
             f"'{text}' is no ACL: write PRINCIPAL OPERATION RESOURCE [--prefixed] [--deny] [--host=ADDRESS]"
         )
     return parse_acls(
@@ -120,10 +120,10 @@ def parse_resource(text: str) -> Resource:
     resource_type = parse_resource_type(kind)
     if resource_type is ResourceType.CLUSTER:
         if colon and name != CLUSTER_NAME:
-            raise UserError(f"'{text}': there is one cluster, so write: cluster")
+            raise ArgumentError(f"'{text}': there is one cluster, so write: cluster")
         return Resource(resource_type, CLUSTER_NAME)
     if not name:
-        raise UserError(f"'{text}' has no name: write TYPE:NAME, such as {kind}:orders, or {kind}:* for all")
+        raise ArgumentError(f"'{text}' has no name: write TYPE:NAME, such as {kind}:orders, or {kind}:* for all")
     return Resource(resource_type, name)
 
 
@@ -135,7 +135,8 @@ def parse_resource_type(text: str) -> ResourceType:
 def _named(known: dict[str, E], text: str, what: str) -> E:
     name = text.strip().lower().replace("_", "-")
     if name not in known:
-        raise UserError(f"there is no {what} {text}{did_you_mean(name, known) or ': it can be ' + ', '.join(known)}")
+        hint = did_you_mean(name, known) or f": it can be {', '.join(known)}"
+        raise ArgumentError(f"there is no {what} {text}{hint}")
     return known[name]
 
 
@@ -145,7 +146,7 @@ def check_sense(operation: AclOperation, resource: Resource) -> None:
     if operation is not AclOperation.ALL and operation not in asked_for:
         known = ", ".join(map(operation_word, sorted(asked_for)))
         kind = resource_word(resource.type, "").rstrip(":")
-        raise UserError(f"nothing asks for {operation_word(operation)} on a {kind}; it can be {known} or all")
+        raise ArgumentError(f"nothing asks for {operation_word(operation)} on a {kind}; it can be {known} or all")
 
 
 def operation_word(operation: AclOperation) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.connection import Connect, NodeConnection
 from barnabas.client.errors import NodeConnectionError, NodeLoginError
 from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.processes.causes import cause_of
 from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from barnabas.security.sasl.mechanism import GSSAPI
 from barnabas.security.tls.errors import TlsError
@@ -55,12 +56,12 @@ def explain(
     error: NodeConnectionError, host: str, port: int, connect: Connect = NodeConnection, clock: Clock | None = None
 ) -> str:
     """Return why a connection of `connect` failed, and what to change; the error's own text if nothing is known."""
-    cause, security = error.__cause__, _security_of(connect)
+    cause, security = cause_of(error), _security_of(connect)
     is_tls = security is not None and security.tls is not None
     if isinstance(error, NodeLoginError):
         return _login(error, security)
     if isinstance(cause, TlsError):
-        cause = cause.__cause__ or cause
+        cause = cause_of(cause) or cause
     if isinstance(cause, ssl.SSLCertVerificationError):
         return _verification(cause, host, port, clock or SystemClock())
     if isinstance(cause, (ssl.SSLError, TlsError)):
@@ -114,7 +115,7 @@ def _security_of(connect: Connect) -> ClientSecurity | None:
 
 def is_certain(error: NodeConnectionError) -> bool:
     """Return whether trying again cannot help: the TLS of the two ends does not fit, or the login is refused."""
-    return isinstance(error.__cause__, TlsError) or isinstance(error, NodeLoginError)
+    return isinstance(cause_of(error), TlsError) or isinstance(error, NodeLoginError)
 
 
 def certificate_of(host: str, port: int) -> x509.Certificate | None:

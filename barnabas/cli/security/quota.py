@@ -9,7 +9,7 @@ import click
 
 from barnabas.cli.address import bootstrap_option
 from barnabas.cli.cluster_nodes import ask_any
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.security.answers import check
 from barnabas.cli.suggest import did_you_mean
@@ -54,14 +54,14 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> Entity:
     given = {USER: user, CLIENT_ID: client_id, IP: ip}
     entity = {kind: name or None for kind, name in given.items() if name is not None}
     if IP in entity and len(entity) > 1:
-        raise UserError("--ip excludes --user and --client-id")
+        raise ArgumentError("--ip excludes --user and --client-id")
     return entity
 
 
 def _required_entity(user: str | None, client_id: str | None, ip: str | None) -> Entity:
     entity = _entity(user, client_id, ip)
     if not entity:
-        raise UserError("say whose quota: --user, --client-id or --ip")
+        raise ArgumentError("say whose quota: --user, --client-id or --ip")
     return entity
 
 
@@ -76,7 +76,7 @@ def set_quota(limits: tuple[str, ...], user: str | None, client_id: str | None, 
     entity = _required_entity(user, client_id, ip)
     ops = [altered.OpData(key=_known(key), value=_number(key, text)) for key, text in map(key_value, limits)]
     _alter(bootstrap, entity, ops)
-    click.echo(f"{_words(entity)}: {', '.join(f'{op.key}={op.value:g}' for op in ops)}")
+    click.echo(f"{_words(entity)}: {', '.join(f'{op.key}={_shown(op.value)}' for op in ops)}")
 
 
 @quota.command("list")
@@ -86,7 +86,7 @@ def set_quota(limits: tuple[str, ...], user: str | None, client_id: str | None, 
 def list_quotas(user: str | None, client_id: str | None, ip: str | None, bootstrap: str, as_json: bool) -> None:
     """List the quotas, or those of the named entity and of entities that it is part of."""
     rows = [
-        {**_columns(entity), "quota": key, "limit": value}
+        {**_columns(entity), "quota": key, "limit": _shown(value)}
         for entity, limits in _described(bootstrap, _entity(user, client_id, ip), is_strict=False)
         for key, value in sorted(limits.items())
     ]
@@ -135,7 +135,7 @@ def _alter(bootstrap: str, entity: Entity, ops: list[altered.OpData]) -> None:
 
 def _known(key: str) -> str:
     if key not in KEYS:
-        raise UserError(f"there is no quota {key}{did_you_mean(key, KEYS) or ': it can be ' + ', '.join(KEYS)}")
+        raise ArgumentError(f"there is no quota {key}{did_you_mean(key, KEYS) or ': it can be ' + ', '.join(KEYS)}")
     return key
 
 
@@ -143,7 +143,12 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise UserError(f"{key}={text}: not a number") from error
+        raise ArgumentError(f"{key}={text}: not a number") from error
+
+
+def _shown(value: float) -> float | int:
+    """Return a limit as people write it: 1234567, 12.5."""
+    return int(value) if value.is_integer() else value
 
 
 def _words(entity: Entity) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from barnabas.cli.address import host_port
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError
 from barnabas.cluster.security.cluster_security import check_name
 from barnabas.cluster.security.secret_files import SecretFiles
 from barnabas.common.clock import SystemClock
@@ -56,9 +56,9 @@ def _node(text: str) -> tuple[str, list[str]]:
     """Return the name and the hosts of a node; raises UserError."""
     name, _, hosts = text.partition("=")
     if not re.fullmatch(_NAME, name) or name == AUTHORITY:
-        raise UserError(
+        raise ArgumentError(
             f"--node {text}: expected NAME=HOST,...; a name has up to 64 letters, digits and -, and is not {AUTHORITY}"
         )
     if not hosts.isascii():
-        raise UserError(f"--node {text}: write a host with other letters than a to z as DNS has it (xn--...)")
+        raise ArgumentError(f"--node {text}: write a host with other letters than a to z as DNS has it (xn--...)")
     return name, [host.strip() for host in hosts.split(",") if host.strip()]

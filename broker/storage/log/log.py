@@ -80,6 +80,7 @@ from barnabas.broker.storage.segments.txn_index import AbortedTxn
 from barnabas.common.clock import Clock
 from barnabas.common.disk.files import FileSystem
 from barnabas.common.ids import uuid_to_string
+from barnabas.common.processes.causes import cause_of
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -527,7 +528,8 @@ class Log:
         try:
             self._flusher.flush_if_due()
         except ApiError as error:
-            raise error if error.__cause__ is None else error.__cause__ from None
+            cause = cause_of(error)
+            raise (cause if isinstance(cause, OSError) else error) from None
 
     def close(self) -> None:
         """Write indexes and a producer snapshot, then close the files. Later appends are refused."""

@@ -12,10 +12,11 @@ import click
 import pytest
 
 from barnabas.cli import main
-from barnabas.cli.errors import UserError
+from barnabas.cli.errors import ArgumentError, EndedBySignal, UserError
 from tests.barnabas.cli.conftest import Barnabas
 
 UNREACHABLE = "127.0.0.1:1"
+BIG = "99999999999999999999"
 NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
 
 
@@ -26,20 +27,20 @@ NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
         (["tpoic", "list"], 2, "there is no command tpoic; did you mean topic? (see barnabas --help)"),
         (["topic", "lsit"], 2, "No such command 'lsit'. Did you mean 'list'? (see barnabas topic --help)"),
         (["topic", "list", "--bootstap", "x"], 2, "No such option '--bootstap'."),
-        (["topic", "list", "-b", "x"], 1, "'x' is not HOST:PORT"),
-        (["topic", "list", "--bootstrap-server", "x"], 1, "'x' is not HOST:PORT"),
+        (["topic", "list", "-b", "x"], 2, "'x' is not HOST:PORT"),
+        (["topic", "list", "--bootstrap-server", "x"], 2, "'x' is not HOST:PORT"),
         (["topic", "list", "-b", "no.such.host.invalid:1"], 1, "the name no.such.host.invalid does not resolve here"),
         (["explain", "partition", "a-0", "-b", UNREACHABLE], 1, f"nothing listens at {UNREACHABLE}"),
         (["config", "show", "--broker", "", "-b", UNREACHABLE], 1, f"nothing listens at {UNREACHABLE}"),
         (["up", "--brokers", "0"], 2, "Invalid value for '--brokers': 0 is not in the range 1<=x<=99."),
         (["up", "--controllers", "10"], 2, "Invalid value for '--controllers': 10 is not in the range 1<=x<=9."),
         (["up", "--security", "sasl"], 2, "Invalid value for '--security': 'sasl' is not one of 'plaintext', 'ssl'"),
-        (["up", "--ephemeral", "-d"], 1, "--ephemeral excludes --data-dir and --detach"),
+        (["up", "--ephemeral", "-d"], 2, "--ephemeral excludes --data-dir and --detach"),
         (["up", "--first-id", "98"], 1, "100 is a controller's id: no broker can have it"),
         (["down", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
         (["status", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
-        (["up", "--config", "x"], 1, "'x' is not of the form KEY=VALUE"),
-        (["up", "--port", "65534"], 1, "--port 65534: 3 brokers need the ports up to 65536"),
+        (["up", "--config", "x"], 2, "'x' is not of the form KEY=VALUE"),
+        (["up", "--port", "65534"], 2, "--port 65534: 3 brokers need the ports up to 65536"),
         (["up", "--port", "0", "--config", "num.io.threads=0"], 1, "Invalid value 0 for configuration num.io.threads"),
         (["up", "--port", "0", "--config", "listeners=SSL://h:9093"], 1, "Controller listener with name CONTROLLER"),
         (
@@ -50,7 +51,7 @@ NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
         (["up", "--port", "0", "--config", "super.users=User:a"], 1, "super.users has no effect without"),
         (["up", "--data-dir", "/dev/null/x"], 1, "cannot use /dev/null/x: Not a directory"),
         (["topic"], 2, None),
-        (["topic", "list", "--bootstrap", "x"], 1, "'x' is not HOST:PORT"),
+        (["topic", "list", "--bootstrap", "x"], 2, "'x' is not HOST:PORT"),
         (["topic", "list", "--bootstrap", UNREACHABLE], 1, NOTHING_LISTENS),
         (
             ["topic", "delete", "a", "--bootstrap", UNREACHABLE],
@@ -61,11 +62,23 @@ NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
         (["produce", "a", "--bootstrap", UNREACHABLE], 1, NOTHING_LISTENS),
         (["produce", "a", "--file", "/no/file"], 2, "Invalid value for '--file'"),
         (["doctor", "/no/file"], 2, "Invalid value for '[FILE]'"),
-        (["doctor", "--bootstrap", "h:99999"], 1, "'h:99999' is not HOST:PORT"),
-        (["consume", "a", "--offset", "1"], 1, "--offset needs --partition"),
-        (["consume", "a", "--group", "g", "--until-end"], 1, "--group excludes --partition"),
-        (["config", "show"], 1, "give one of --topic, --broker and --group"),
-        (["group", "reset-offsets", "g", "--topic", "t"], 1, "give one of --to-earliest"),
+        (["doctor", "--bootstrap", "h:99999"], 2, "'h:99999' is not HOST:PORT"),
+        (["consume", "a", "--offset", "1"], 2, "--offset needs --partition"),
+        (["consume", "a", "--group", "g", "--until-end"], 2, "--group excludes --partition"),
+        (["consume", "a", "--from", BIG], 2, f"'{BIG}' is not a time"),
+        (["consume", "a", "--until", BIG], 2, f"'{BIG}' is not a time"),
+        (["consume", "a", "-p", "0", "--offset", BIG], 2, "Invalid value for '--offset'"),
+        (["produce", "a", "-p", BIG], 2, "Invalid value for '-p' / '--partition'"),
+        (["topic", "create", "a", "--partitions", BIG], 2, "Invalid value for '--partitions'"),
+        (["topic", "create", "a", "--replication-factor", "99999"], 2, "Invalid value for '--replication-factor'"),
+        (["topic", "alter", "a", "--partitions", BIG], 2, "Invalid value for '--partitions'"),
+        (
+            ["group", "reset-offsets", "g", "--topic", "t", "--to-timestamp", BIG],
+            2,
+            "Invalid value for '--to-timestamp'",
+        ),
+        (["config", "show"], 2, "give one of --topic, --broker and --group"),
+        (["group", "reset-offsets", "g", "--topic", "t"], 2, "give one of --to-earliest"),
         (["node", "kill", "0", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -91,6 +104,8 @@ def test_a_mistake_is_one_line(
     ("raised", "code", "err"),
     [
         (UserError("so it is"), 1, "barnabas: so it is\n"),
+        (ArgumentError("so it is"), 2, "barnabas: so it is\n"),
+        (EndedBySignal(), 143, ""),
         (KeyboardInterrupt(), 130, "\n"),
         (
             PermissionError(errno.EACCES, "Permission denied", "/x"),
@@ -131,6 +146,20 @@ def test_a_closed_pipe_ends_a_command_quietly(tmp_path: Path) -> None:
         child.stdout.close()
         assert child.stderr.read() == ""
         assert child.wait() == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_command_runs_without_standard_streams(closed: str) -> None:
+    command = f'"{sys.executable}" -P -m barnabas.cli config keys num.io {closed}'
+    child = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
+
+
+def test_a_full_disk_below_the_output_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-P", "-m", "barnabas.cli", "config", "keys"]
+        child = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (child.returncode, child.stderr) == (1, "barnabas: cannot write: No space left on device\n")
 
 
 def test_help_lists_every_command(barnabas: Barnabas) -> None:

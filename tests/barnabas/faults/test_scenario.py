@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ class Rehearsal:
 
     def pages(self) -> dict[int, NodePage]:
         return {0: RehearsedPage(self, 0), 1: RehearsedPage(self, 1)}
+
+    def ids(self) -> frozenset[int]:
+        return frozenset({0, 1, 2})  # 2 is down
 
     def act(self, action: str, node_id: int) -> str:
         if action == self.broken:
@@ -120,6 +124,26 @@ def test_a_failing_step_removes_the_faults_before_it() -> None:
 def test_the_whole_file_is_checked_first(values: Any, complaint: str) -> None:
     with pytest.raises(FaultError, match=complaint):
         Scenario.parse(values)
+
+
+def test_a_link_to_a_node_that_is_down_is_cut_and_to_one_that_does_not_exist_is_not() -> None:
+    assert Faults(Rehearsal()).node(1).cut_off(2).ids == [(1, "f1")]
+    for ends in ((1, 77), (77, 1)):
+        with pytest.raises(FaultError, match="there is no node 77; the ids are 0, 1, 2"):
+            Faults(Rehearsal()).node(ends[0]).cut_off(ends[1])
+
+
+def test_a_file_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "image.yaml").write_bytes(b"- \xff")
+    with pytest.raises(FaultError, match=r"image.yaml is not UTF-8: invalid start byte at byte 2$"):
+        Scenario.load(tmp_path / "image.yaml")
+
+
+def test_yaml_without_pyyaml_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    (tmp_path / "incident.yaml").write_text("- kill: 1")
+    with pytest.raises(FaultError, match=r"\(pip install pyyaml\)"):
+        Scenario.load(tmp_path / "incident.yaml")
 
 
 def test_invalid_yaml(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,11 @@ def test_a_cluster_runs_in_the_background_until_it_is_stopped(barnabas: Barnabas
     assert os.getsid(rows[0]["pid"]) != os.getsid(0)
     barnabas("node", "pause", "1")
     assert [row[3] for row in barnabas("status").rows] == ["running", "running", "paused"]
+    assert barnabas("status").rows[0][6] == str(directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BARNABAS_DATA_DIR", str(tmp_path / "other"))
+        for command in ("status", "down"):
+            assert barnabas(command).err == f"barnabas: no cluster runs in {tmp_path / 'other'}\n"
     assert barnabas("down") == (0, f"stopped the cluster in {directory}\n", "")
     assert process_state(rows[0]["pid"]) == "dead"
     assert barnabas("down") == (1, "", "barnabas: no local cluster runs; start one: barnabas up\n")
@@ -74,6 +80,19 @@ def test_a_temporary_directory_is_removed_after_down_kill(barnabas: Barnabas, te
     (made,) = temporary_directory.glob("barnabas-*")
     assert barnabas("down", "--kill").code == 0
     assert not made.exists()
+
+
+def test_an_interrupted_start_leaves_no_directory(
+    barnabas: Barnabas, temporary_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        assert list(temporary_directory.glob("barnabas-*")) != []
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary_directory))
+    monkeypatch.setattr("barnabas.cli.local.detached.start", interrupted)
+    assert barnabas("up", "-d").code == 130
+    assert not list(temporary_directory.glob("barnabas-*"))
 
 
 def test_a_failed_start_is_one_line(barnabas: Barnabas, tmp_path: Path, temporary_directory: Path) -> None:

@@ -75,6 +75,6 @@ def test_explain_names_the_rule_that_decides(barnabas: Barnabas) -> None:
 )
 def test_a_mistake_is_one_line(barnabas: Barnabas, arguments: list[str], line: str) -> None:
     outcome = barnabas("acl", *arguments)
-    assert (outcome.code, outcome.out) == (1, "")
+    assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.endswith(f"{line}\n")
     assert outcome.err.count("\n") == 1

@@ -16,7 +16,7 @@ from barnabas.broker.storage.log.log import (
     UnexpectedAppendOffsetError,
 )
 from barnabas.broker.storage.log.log_types import AbortedTransaction, TimestampOffset
-from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFile, MemoryFileSystem
+from barnabas.common.disk.faulty_files import DiskFaultError, FaultyFileSystem, MemoryFile, MemoryFileSystem
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import (
@@ -569,6 +569,15 @@ def test_flush_messages_flushes_before_the_append_returns(bench: Bench) -> None:
     assert isinstance(bench.fs, MemoryFileSystem)
     after = Bench(bench.fs.crash())
     assert contents(after.open()) == [(0, "a")]
+
+
+def test_a_flush_of_recovered_records_reports_the_error_of_the_disk(bench: Bench) -> None:
+    bench.append(bench.open(), "a")
+    disk = FaultyFileSystem(bench.fs, matches=lambda operation, path: operation == "fsync" and path.endswith(".log"))
+    target = Bench(disk).open(flush_messages=1)
+    disk.fail_at = disk.operations + 1
+    with pytest.raises(DiskFaultError):
+        target.flush_recovered()
 
 
 def test_real_files_send_slices(tmp_path) -> None:
