@@ -54,7 +54,7 @@ CHECKPOINT_SUFFIX: Final = ".checkpoint"
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})" + re.escape(CHECKPOINT_SUFFIX))
 
 
-class SnapshotWriteError(Exception):
+class SnapshotWriteError(OSError):
     """The disk refused a snapshot. Nothing is lost: no part of the log has been deleted for it (rule 1)."""
 
 
