@@ -536,6 +536,10 @@ class QuorumController:
         deadline_ns = None if timeout_ms is None else self._clock.monotonic_ns() + timeout_ms * NS_PER_MS
         self.loop.submit(Event(name, lambda: decide(self.view()), succeeded, failed, deadline_ns))
 
+    def heartbeat_arrived(self, broker_id: int, broker_epoch: int) -> None:
+        """Keep the session of a broker whose heartbeat is about to be submitted."""
+        self.sessions.arrived(broker_id, broker_epoch, self._clock.monotonic_ms())
+
     # -- the event thread
 
     def view(self) -> View:
@@ -562,7 +566,7 @@ class QuorumController:
                 self._on_hopeless(f"this controller's metadata log is empty, but {error}. {HOW_TO_GO_ON}")
             raise
         is_new = existing is None or existing.incarnation_id != request.incarnation_id
-        self.sessions.open(request.broker_id, now_ms, is_new_incarnation=is_new)
+        self.sessions.open(request.broker_id, decision.response, now_ms, is_new_incarnation=is_new)
         for record in decision.records:
             if isinstance(record, UnregisterBrokerRecord):
                 self.sessions.close(record.broker_id)
