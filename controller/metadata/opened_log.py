@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.storage.directories.names import LOG_SUFFIX
+from barnabas.broker.storage.directories.names import CHECKPOINT_SUFFIX, LOG_SUFFIX
 from barnabas.common.disk.files import TEMPORARY_SUFFIX
 from barnabas.common.processes.host_name import own_host_name
 from barnabas.controller.metadata.bootstrap import FILE as BOOTSTRAP_FILE
@@ -26,7 +26,7 @@ from barnabas.controller.metadata.durable_end import TOPIC_PARTITION
 from barnabas.controller.metadata.local_client import LocalClient
 from barnabas.controller.metadata.metadata_directory import DirectoryError
 from barnabas.controller.metadata.metadata_log import MetadataLog
-from barnabas.controller.metadata.snapshot import CHECKPOINT_SUFFIX, SnapshotId
+from barnabas.controller.metadata.snapshot import SnapshotId
 from barnabas.controller.raft.batches import control_records
 from barnabas.controller.raft.client.driver import RaftDriver
 from barnabas.controller.raft.client.raft_log import RaftLog

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from barnabas.broker.storage.directories.names import LOG_SUFFIX
+from barnabas.broker.storage.directories.names import CHECKPOINT_SUFFIX, LOG_SUFFIX
 from barnabas.common.disk.files import FileSystem
 from barnabas.controller.image import Broker, Image
 from barnabas.controller.image_editor import ImageEditor
@@ -50,7 +50,6 @@ from barnabas.protocol.records.batch import (
 )
 
 RECORDS_PER_BATCH: Final = 1_000
-CHECKPOINT_SUFFIX: Final = ".checkpoint"
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})" + re.escape(CHECKPOINT_SUFFIX))
 
 
