@@ -60,7 +60,7 @@ from barnabas.controller.image_editor import Delta, ImageEditor
 from barnabas.controller.metadata.local_client import ReplayedLog
 from barnabas.controller.metadata.metadata_directory import DirectoryError
 from barnabas.controller.metadata.record_batches import encode_batch
-from barnabas.controller.metadata.snapshot import image_records, unreadable
+from barnabas.controller.metadata.snapshot import SnapshotWriteError, image_records, unreadable
 from barnabas.controller.metadata.uncommitted import Uncommitted
 from barnabas.controller.policies.policies import Policies
 from barnabas.controller.push.broker_channel import Connect, PushObserver
@@ -88,6 +88,7 @@ R = TypeVar("R")
 MAX_ELECTIONS_PER_ROUND: Final = 1_000
 UNCLEAN_CHECK_INTERVAL_MS: Final = 300_000
 SHUTDOWN_TIMEOUT_MS: Final = 1_000
+SNAPSHOT_RETRY_MS: Final = 60_000
 UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 
 HOW_TO_GO_ON: Final = (
@@ -121,7 +122,7 @@ class ReplicatedLog(Protocol):
         """Return whether the log has the record of `epoch` at `offset`."""
 
     def create_snapshot(self, end_offset: int, records: Iterable[MetadataRecord], epoch: int) -> int | None:
-        """Write a snapshot of everything below `end_offset`; return its size."""
+        """Write a snapshot of everything below `end_offset`; return its size. Raises SnapshotWriteError, OSError."""
 
     def status(self) -> RaftStatus:
         """Return what this replica knows of the quorum; any thread."""
@@ -237,6 +238,7 @@ class QuorumController:
         self._snapshot_bytes = int(config.metadata_log_max_record_bytes_between_snapshots)  # fixed before start
         self._snapshot_interval_ms = int(config.metadata_log_max_snapshot_interval_ms)  # fixed before start; 0: never
         self._last_snapshot_ms = clock.monotonic_ms()  # owner: event thread
+        self._no_snapshot_before_ms = 0  # owner: event thread; after one that could not be written
         self._max_idle_ms = max_idle_ms  # fixed before start
         self._last_append_ms = clock.monotonic_ms()  # owner: event thread
         self.sessions = Sessions(  # owner: event thread
@@ -534,6 +536,10 @@ class QuorumController:
         deadline_ns = None if timeout_ms is None else self._clock.monotonic_ns() + timeout_ms * NS_PER_MS
         self.loop.submit(Event(name, lambda: decide(self.view()), succeeded, failed, deadline_ns))
 
+    def heartbeat_arrived(self, broker_id: int, broker_epoch: int) -> None:
+        """Keep the session of a broker whose heartbeat is about to be submitted."""
+        self.sessions.arrived(broker_id, broker_epoch, self._clock.monotonic_ms())
+
     # -- the event thread
 
     def view(self) -> View:
@@ -560,7 +566,7 @@ class QuorumController:
                 self._on_hopeless(f"this controller's metadata log is empty, but {error}. {HOW_TO_GO_ON}")
             raise
         is_new = existing is None or existing.incarnation_id != request.incarnation_id
-        self.sessions.open(request.broker_id, now_ms, is_new_incarnation=is_new)
+        self.sessions.open(request.broker_id, decision.response, now_ms, is_new_incarnation=is_new)
         for record in decision.records:
             if isinstance(record, UnregisterBrokerRecord):
                 self.sessions.close(record.broker_id)
@@ -636,15 +642,22 @@ class QuorumController:
 
     def _next_snapshot_ms(self) -> int | None:
         if self._log_bytes > self._snapshot_bytes:
-            return self._clock.monotonic_ms()
+            return max(self._clock.monotonic_ms(), self._no_snapshot_before_ms)
         is_timed = self._log_bytes > 0 and self._snapshot_interval_ms > 0
-        return self._last_snapshot_ms + self._snapshot_interval_ms if is_timed else None
+        due_ms = self._last_snapshot_ms + self._snapshot_interval_ms
+        return max(due_ms, self._no_snapshot_before_ms) if is_timed else None
 
     def _write_snapshot(self) -> Decision[None]:
+        image = self.committed_image
+        try:
+            size = self._raft.create_snapshot(image.offset + 1, image_records(image), self._committed_epoch)
+        except SnapshotWriteError as error:  # the log still has everything
+            log.error("No snapshot, the next attempt follows in %d s: %s", SNAPSHOT_RETRY_MS // 1_000, error)
+            self._metrics.event_failed()
+            self._no_snapshot_before_ms = self._clock.monotonic_ms() + SNAPSHOT_RETRY_MS
+            return Decision([], None)
         self._log_bytes = 0
         self._last_snapshot_ms = self._clock.monotonic_ms()
-        image = self.committed_image
-        size = self._raft.create_snapshot(image.offset + 1, image_records(image), self._committed_epoch)
         if size is not None:
             self._metrics.snapshot_written(size)
         return Decision([], None)

@@ -8,8 +8,8 @@ Rules
 1. A directory whose log holds topics or brokers is not touched. An empty log, left by an empty start, is moved aside.
 2. The identity of the directory is written before the log. After a crash in between, the controller would start empty
    and end when the first broker registers. The command can be repeated.
-3. If the voters were in the lost log (the configuration names several controllers, but no static voters), this
-   controller is the only voter of the new one; the others are added while it runs.
+3. If the voters were in the lost log (a broker knows kraft.version 1, or the configuration names several controllers,
+   but no static voters), this controller is the only voter of the new one; the others are added while it runs.
 
 An error of the operator is one line on stderr and exit code 1.
 """
@@ -91,9 +91,9 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         f"rebuilt {config.metadata_log_dir} for cluster {rebuilt.cluster_id} from {len(reports)} brokers: "
         f"{len(rebuilt.image.topics)} topics, {partitions} partitions. Start the controller now"
     )
-    if has_voters_in_log(config):
+    if had_voters(config, rebuilt):
         print(
-            "note: it is the only voter. Format the directories of the other controllers with --no-initial-controllers "
+            "note: it is the only voter. Format the directories of other controllers with --no-initial-controllers "
             f"and --cluster-id {rebuilt.cluster_id}, start them, and add them with: barnabas quorum add FILE"
         )
     return 0
@@ -154,7 +154,7 @@ def write(config: Config, rebuilt: Rebuilt, clock: Clock, fs: FileSystem) -> Non
         fs.fsync_dir(directory)
         snapshot, now_ms = SnapshotId(rebuilt.image.offset + 1, rebuilt.epoch), clock.wall_ms()
         control: list[SimpleRecord] = []
-        if has_voters_in_log(config):
+        if had_voters(config, rebuilt):
             voters = VoterSet([VoterNode(key, own_listeners(config), KRAFT_VERSIONS)])
             version = KRaftVersionRecord(version=0, kraft_version=KRAFT_VERSIONS[1])
             control = [control_record(record, now_ms) for record in (version, voters.to_record())]
@@ -163,9 +163,9 @@ def write(config: Config, rebuilt: Rebuilt, clock: Clock, fs: FileSystem) -> Non
         lock.release()
 
 
-def has_voters_in_log(config: Config) -> bool:
+def had_voters(config: Config, rebuilt: Rebuilt) -> bool:
     """Return whether the voters were in the lost log, and not in the configuration (rule 3)."""
-    return names_several(config) and not config.controller_voters()
+    return rebuilt.kraft_version > 0 or (names_several(config) and not config.controller_voters())
 
 
 def _move_aside(config: Config, path: str, clock: Clock, fs: FileSystem) -> None:

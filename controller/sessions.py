@@ -1,6 +1,7 @@
 """Sessions: what the controller knows about registered brokers that is not in the log.
 
-A session holds the time of the last heartbeat and the metadata offset that the broker has applied.
+A session holds the time of the last heartbeat and the metadata offset that the broker has applied. A heartbeat counts
+from its arrival: it may wait for long until the event thread takes it, behind a slow disk or behind other events.
 
 Heartbeats of a broker may arrive while the controller's pushes do not reach it (a link that is cut in one direction).
 Such a broker would keep its leaderships, and get new ones without ever learning of them. So each session has a
@@ -13,9 +14,10 @@ Rules
 3. A lagging broker is fenced only if another active broker has applied what it missed. Otherwise the fault may be the
    controller's, and fencing would not help.
 
-Threads: the event thread owns everything here.
+Threads: the event thread owns everything here, except `Session.arrived_ms`.
 
-Source: BrokerHeartbeatManager (Kafka 4.3); Kafka's brokers fetch the metadata log and cannot lag this way.
+Source: BrokerHeartbeatManager, BrokerHeartbeatTracker (Kafka 4.3); Kafka's brokers fetch the metadata log and cannot
+lag this way.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ RECHECK_MS: Final = 1_000
 class Session:
     """The session of one registered broker. Owner: event thread."""
 
-    last_contact_ms: int
+    taken_ms: int  # when the event thread took a heartbeat, or the registration
+    epoch: int  # of the registration; heartbeats with another one do not count
+    arrived_ms: int = 0  # when a heartbeat arrived; the threads that receive one write it
     metadata_offset: int = NO_OFFSET  # the broker has applied everything up to here, inclusive
     controlled_shutdown_offset: int = NO_OFFSET  # the last record of its controlled shutdown
     required_offset: int = NO_OFFSET  # a fenced broker is unfenced only after it has applied this
@@ -42,6 +46,11 @@ class Session:
     target_since_ms: int = 0
     has_caught_up: bool = False  # whether it has ever reached a target
     is_leaving: bool = False  # it may shut down now, so it no longer uses its address
+
+    @property
+    def last_contact_ms(self) -> int:
+        """When the broker was heard of last."""
+        return max(self.taken_ms, self.arrived_ms)
 
     @property
     def has_target(self) -> bool:
@@ -79,7 +88,10 @@ class Sessions:
 
     def start(self, image: Image, now_ms: int) -> None:
         """Open a session for each broker of an image; fenced ones must apply everything pushed before."""
-        self._by_id = {broker_id: Session(now_ms, required_offset=self.pushed_offset) for broker_id in image.brokers}
+        self._by_id = {
+            broker.id: Session(now_ms, broker.epoch, required_offset=self.pushed_offset)
+            for broker in image.brokers.values()
+        }
 
     def clear(self) -> None:
         """Forget all sessions: another controller is active."""
@@ -89,21 +101,30 @@ class Sessions:
         """Return the session of a registered broker."""
         return self._by_id[broker_id]
 
-    def open(self, broker_id: int, now_ms: int, *, is_new_incarnation: bool) -> None:
+    def open(self, broker_id: int, epoch: int, now_ms: int, *, is_new_incarnation: bool) -> None:
         """Note a registration; a new incarnation gets a new session."""
         if is_new_incarnation or broker_id not in self._by_id:
-            self._by_id[broker_id] = Session(now_ms)
+            self._by_id[broker_id] = Session(now_ms, epoch)
         else:
-            self._by_id[broker_id].last_contact_ms = now_ms
+            self._by_id[broker_id].taken_ms = now_ms
 
     def close(self, broker_id: int) -> None:
         """Forget an unregistered broker."""
         self._by_id.pop(broker_id, None)
 
+    def arrived(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """Note that a heartbeat has arrived, which the event thread will take; called by the thread that received it.
+
+        An unknown broker, or another epoch, is ignored.
+        """
+        session = self._by_id.get(broker_id)
+        if session is not None and session.epoch == epoch:
+            session.arrived_ms = now_ms
+
     def touch(self, broker_id: int, now_ms: int, *, is_fenced: bool, metadata_offset: int) -> None:
         """Note a heartbeat."""
         session = self._by_id[broker_id]
-        session.last_contact_ms = now_ms
+        session.taken_ms = now_ms
         session.note_applied(metadata_offset)
         session.set_target(self.pushed_offset, now_ms)
         if is_fenced:
@@ -207,4 +228,4 @@ class Sessions:
         session = self._by_id.get(broker_id)
         if session is None or not session.has_caught_up:
             return None
-        return now_ms - (session.target_since_ms if session.has_target else session.last_contact_ms)
+        return now_ms - (session.target_since_ms if session.has_target else session.taken_ms)

@@ -31,33 +31,39 @@ def default_bootstrap() -> str:
     return found[0] if found else DEFAULT_BOOTSTRAP
 
 
-def chosen_bootstrap() -> str:
-    """The addresses for a command without --bootstrap. Raises UserError.
+def bootstrap_or_default(value: str | None) -> str:
+    """The addresses of --bootstrap, or the default. Raises UserError.
 
     The bootstrap.servers of --command-config count before $BARNABAS_BOOTSTRAP, those of $BARNABAS_COMMAND_CONFIG after
     it: a container sets both, since its network has other addresses than the file.
     """
+    if value is not None:
+        return value
     given = chosen()
     is_first = is_by_option() or not os.environ.get(VARIABLE)
     return given.bootstrap if given is not None and given.bootstrap and is_first else default_bootstrap()
 
 
-def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
-    """The addresses of --bootstrap, checked, or the default. Raises UserError."""
-    if value is None:
-        return chosen_bootstrap()
-    for text in value.split(","):
+def _checked(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    for text in [] if value is None else value.split(","):
         host_port(text)
     return value
 
 
-def bootstrap_option(command: Callable[..., T]) -> Callable[..., T]:
-    """`--bootstrap` (in Kafka's tools --bootstrap-server) and `--command-config`, for commands that need a cluster."""
+def _checked_or_default(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    return bootstrap_or_default(_checked(ctx, parameter, value))
+
+
+def bootstrap_option(command: Callable[..., T], *, has_default: bool = True) -> Callable[..., T]:
+    """`--bootstrap` (in Kafka's tools --bootstrap-server) and `--command-config`, for commands that need a cluster.
+
+    Without `has_default` the value may be None: the command has another way, or asks `bootstrap_or_default`.
+    """
     command = command_config_option(command)
     return click.option(
         *BOOTSTRAP_NAMES,
         metavar="HOST:PORT,...",
-        callback=checked_bootstrap,
+        callback=_checked_or_default if has_default else _checked,
         help=f"The cluster. Default: ${VARIABLE}, else the running local cluster, else {DEFAULT_BOOTSTRAP}.",
     )(command)
 

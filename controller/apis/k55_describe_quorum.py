@@ -95,7 +95,9 @@ def _unknown(topic: wire.RequestTopicData) -> wire.ResponseTopicData:
         topic_name=topic.topic_name,
         partitions=[
             wire.ResponsePartitionData(
-                partition_index=found.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                partition_index=found.partition_index,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message=f"The controllers have only partition 0 of {TOPIC}.",
             )
             for found in topic.partitions
         ],

@@ -21,6 +21,8 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     # Why: the broker registers again, and the refusal of that names the cluster.
     check_cluster(services, request, ErrorCode.STALE_BROKER_EPOCH)
     message = request.message
+    # Why now: a slow disk, or many events, may hold the event thread up for longer than a session.
+    services.controller.heartbeat_arrived(message.broker_id, message.broker_epoch)
     return decide_later(
         services, "processBrokerHeartbeat", lambda view: services.controller.heartbeat(view, message), answer
     )

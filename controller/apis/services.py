@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.answers import Outcome, Reply
@@ -13,6 +13,7 @@ from barnabas.controller.decision import Charge, no_charge
 from barnabas.controller.event_loop import NotControllerError
 from barnabas.controller.forwarded import once
 from barnabas.controller.forwarded.once import Asked, Attempts
+from barnabas.controller.raft.handlers.voter_changes import STATIC_VOTERS, another_cluster
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.push_tags import cluster_id_of
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 M = TypeVar("M", bound="Message")
-
-STATIC_VOTERS: Final = "The voters are static, since kraft.version is 0: controller.quorum.voters has them."
 
 
 @dataclass(slots=True)
@@ -188,5 +187,6 @@ def change_voters(services: ControllerServices, request: Request) -> Answer:
         return ask_quorum(services, request)
     response: Any = response_class(request.header.api_key)
     if request.message.cluster_id not in (None, services.cluster_id):
-        return Reply(response(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+        message = another_cluster(services.cluster_id)
+        return Reply(response(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, error_message=message))
     return Reply(response(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=STATIC_VOTERS))

@@ -60,7 +60,7 @@ def _elect_one(view: View, name: str, index: int, election_type: int) -> tuple[F
     is_unclean = election_type == UNCLEAN
     has_wanted = partition.leader != NO_LEADER if is_unclean else partition.leader == partition.preferred_leader
     if has_wanted:
-        return Failure(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message), None
+        return Failure(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."), None
     target = Target(election=Election.UNCLEAN if is_unclean else Election.PREFERRED)
     key = PartitionKey(topic.id, index)
     record = change_partition(view, key, partition, target)

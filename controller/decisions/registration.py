@@ -277,12 +277,12 @@ def _check_log_dirs(image: Image, request: BrokerRegistrationRequest) -> None:
 def _checked_features(
     finalized: Mapping[str, int], given: list[tuple[str, int, int]], role: str
 ) -> list[tuple[str, int, int]]:
-    """Return a node's feature ranges; raises UNSUPPORTED_VERSION if one excludes a finalized level."""
+    """Return a node's feature ranges; raises UNSUPPORTED_VERSION if one excludes the finalized level."""
     names = {name for name, _, _ in given}
     missing = [(name, 0, 0) for name, level in finalized.items() if level and name not in names]
     for name, low, high in given + missing:
         level = finalized.get(name, 1 if name == METADATA_VERSION else 0)
-        if not low <= level <= high and (name in finalized or level):
+        if not low <= level <= high:  # a feature that is not finalized has level 0
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"Unable to register because the {role} does not support finalized version {level} of {name}. "

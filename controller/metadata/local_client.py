@@ -100,7 +100,8 @@ class LocalClient:
     def create_snapshot(self, end_offset: int, records: Iterable[MetadataRecord], epoch: int) -> int | None:
         """Replace the log by a snapshot that ends at `end_offset`; return its bytes.
 
-        Returns None, and does nothing, unless that is the end of the log. Raises OSError; the process must end.
+        Returns None, and does nothing, unless that is the end of the log. Raises SnapshotWriteError, after which the
+        log goes on, and OSError of the log itself, after which the process must end.
         """
         if self._appended or end_offset != self._log.next_offset:
             return None

@@ -171,7 +171,7 @@ class MetadataLog:
     def write_snapshot(self, extent: tuple[int, int], records: Iterable[MetadataRecord]) -> int:
         """Replace the whole log, which is flushed, by a snapshot (rule 3); returns the snapshot's bytes.
 
-        `extent` is the log's end and the epoch of its last record.
+        `extent` is the log's end and the epoch of its last record. Raises SnapshotWriteError.
         """
         directory = self._log.directory
         before = list_snapshots(self._fs, directory)

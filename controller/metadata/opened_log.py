@@ -18,14 +18,15 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.storage.directories.names import LOG_SUFFIX
+from barnabas.broker.storage.directories.names import CHECKPOINT_SUFFIX, LOG_SUFFIX
+from barnabas.common.disk.files import TEMPORARY_SUFFIX
 from barnabas.common.processes.host_name import own_host_name
 from barnabas.controller.metadata.bootstrap import FILE as BOOTSTRAP_FILE
 from barnabas.controller.metadata.durable_end import TOPIC_PARTITION
 from barnabas.controller.metadata.local_client import LocalClient
 from barnabas.controller.metadata.metadata_directory import DirectoryError
 from barnabas.controller.metadata.metadata_log import MetadataLog
-from barnabas.controller.metadata.snapshot import CHECKPOINT_SUFFIX, SnapshotId
+from barnabas.controller.metadata.snapshot import SnapshotId
 from barnabas.controller.raft.batches import control_records
 from barnabas.controller.raft.client.driver import RaftDriver
 from barnabas.controller.raft.client.raft_log import RaftLog
@@ -67,6 +68,7 @@ def names_several(config: Config) -> bool:
 def open_log(config: Config, directory: MetadataDirectory, connect: Connect, clock: Clock, fs: FileSystem) -> OpenedLog:
     """Open the log in a directory; `connect` connects to other controllers. Raises DirectoryError."""
     node_id = int(config.node_id)
+    _remove_temporary(fs, f"{directory.path}/{TOPIC_PARTITION}")
     try:
         is_dynamic = _has_voters_in_log(directory, config, clock, fs)
         if not is_dynamic:
@@ -84,6 +86,14 @@ def open_log(config: Config, directory: MetadataDirectory, connect: Connect, clo
     _check_votes(log, key)
     raft = RaftDriver(settings, key, log, Senders(node_id, connect), clock)
     return OpenedLog(raft, _nothing, raft)
+
+
+def _remove_temporary(fs: FileSystem, path: str) -> None:
+    """Remove what a kill has left of files that were being written; a snapshot can be large."""
+    names = [entry.name for entry in fs.listdir(path)] if fs.exists(path) else []
+    for name in names:
+        if name.endswith(TEMPORARY_SUFFIX):
+            fs.unlink(f"{path}/{name}")
 
 
 def own_listeners(config: Config) -> tuple[Listener, ...]:

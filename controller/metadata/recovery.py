@@ -54,6 +54,7 @@ class Rebuilt:
     cluster_id: str
     image: Image
     epoch: int
+    kraft_version: int  # of the lost log; 0 also if no broker knows it
     notes: list[str] = field(default_factory=list)
 
 
@@ -72,7 +73,7 @@ def rebuild(reports: Sequence[Report]) -> Rebuilt:
     records: list[MetadataRecord] = [
         FeatureLevelRecord(name=name, feature_level=level)
         for name, level in reported.features.items()
-        if name != KRAFT_VERSION_FEATURE  # it was in the lost log, and is no record of the metadata
+        if name != KRAFT_VERSION_FEATURE  # it is no record of the metadata (see Rebuilt.kraft_version)
     ]
     topics = {name: topic_id for name, (topic_id, _) in reported.topics.items()}
     topics.update(_topics_of_logs(reports, reported, is_outdated=is_outdated, notes=notes))
@@ -87,7 +88,8 @@ def rebuild(reports: Sequence[Report]) -> Rebuilt:
     epoch = max(report.controller_epoch for report in reports)
     image = editor.image(offset)
     image.invariants()
-    return Rebuilt(reports[0].cluster_id, image, max(epoch, 0) + EPOCH_MARGIN, notes)
+    kraft_version = max(r.image.features.get(KRAFT_VERSION_FEATURE, 0) for r in reports if r.image is not None)
+    return Rebuilt(reports[0].cluster_id, image, max(epoch, 0) + EPOCH_MARGIN, kraft_version, notes)
 
 
 def _producer_ids(reports: Sequence[Report]) -> ProducerIdsRecord:

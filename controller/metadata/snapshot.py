@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from barnabas.broker.storage.directories.names import LOG_SUFFIX
+from barnabas.broker.storage.directories.names import CHECKPOINT_SUFFIX, LOG_SUFFIX
 from barnabas.common.disk.files import FileSystem
 from barnabas.controller.image import Broker, Image
 from barnabas.controller.image_editor import ImageEditor
@@ -50,8 +50,11 @@ from barnabas.protocol.records.batch import (
 )
 
 RECORDS_PER_BATCH: Final = 1_000
-CHECKPOINT_SUFFIX: Final = ".checkpoint"
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})" + re.escape(CHECKPOINT_SUFFIX))
+
+
+class SnapshotWriteError(OSError):
+    """The disk refused a snapshot. Nothing is lost: no part of the log has been deleted for it (rule 1)."""
 
 
 class SnapshotId(NamedTuple):
@@ -77,9 +80,14 @@ def write_snapshot(
     """Write a snapshot that holds these records, and `control` after its header; return its size in bytes.
 
     It survives a power cut on return. Its name may be gone already: another thread may replace it by a newer one.
+    Raises SnapshotWriteError.
     """
     content = encode_snapshot(snapshot.epoch, records, now_ms, control)
-    fs.atomic_write(f"{directory}/{snapshot.file_name}", content)
+    path = f"{directory}/{snapshot.file_name}"
+    try:
+        fs.atomic_write(path, content)
+    except OSError as error:
+        raise SnapshotWriteError(f"{path} could not be written: {error.strerror or error}") from error
     return len(content)
 
 

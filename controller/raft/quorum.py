@@ -27,7 +27,7 @@ from barnabas.controller.raft.log_outline import LogOutline
 from barnabas.controller.raft.raft_config import KRAFT_VERSIONS, RaftConfig
 from barnabas.controller.raft.request_manager import RequestManager
 from barnabas.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Unattached, Votes
-from barnabas.controller.raft.voter_set import KRAFT_VERSION_FEATURE, Listener, ReplicaKey, VoterNode, VoterSet
+from barnabas.controller.raft.voter_set import KRAFT_VERSION_FEATURE, Listener, ReplicaKey, VoterNode
 from barnabas.protocol.data.control_records import KRaftVersionRecord, LeaderChangeMessage, LeaderChangeMessageVoter
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k80_add_raft_voter import AddRaftVoterResponse
@@ -375,27 +375,21 @@ class Quorum:
 
     def _first_records(self, granting: set[int]) -> tuple[ControlRecord, ...]:
         membership = self.outline.membership
-        version = min(membership.kraft_version, 1)
-
-        def listed(voters: VoterSet, ids: set[int] | None = None) -> list[LeaderChangeMessageVoter]:
-            return [
-                LeaderChangeMessageVoter(voter_id=node.key.id, voter_directory_id=node.key.directory_id)
-                for node in voters
-                if ids is None or node.key.id in ids
-            ]
-
+        ids = [node.key.id for node in membership.voters]
+        # Why version 0, whatever kraft.version is: Apache Kafka reads no other one. Version 1 has the directory ids.
         change = LeaderChangeMessage(
-            version=version,
+            version=0,
             leader_id=self.key.id,
-            voters=listed(membership.voters),
-            granting_voters=listed(membership.voters, granting),
+            voters=[LeaderChangeMessageVoter(voter_id=voter_id) for voter_id in ids],
+            granting_voters=[LeaderChangeMessageVoter(voter_id=voter_id) for voter_id in ids if voter_id in granting],
         )
-        if not version:
+        if membership.kraft_version == 0:
             return (change,)
         updated = membership.voters.update(self._local)
         assert updated is not None, "a leader is a voter when it is elected"
         if membership.offset >= 0 and updated == membership.voters:
             return (change,)
+        version = min(membership.kraft_version, KRAFT_VERSIONS[1])
         return (change, KRaftVersionRecord(version=0, kraft_version=version), updated.to_record())
 
     def _listeners_of(self, node_id: int) -> tuple[Listener, ...]:

@@ -22,7 +22,9 @@ OFFLINE_PARTITIONS_COUNT = _controller_gauge("OfflinePartitionsCount", "Partitio
 PREFERRED_REPLICA_IMBALANCE_COUNT = _controller_gauge(
     "PreferredReplicaImbalanceCount", "Partitions whose leader is not the preferred replica."
 )
-METADATA_ERROR_COUNT = _controller_gauge("MetadataErrorCount", "Errors while applying metadata records.")
+METADATA_ERROR_COUNT = _controller_gauge(
+    "MetadataErrorCount", "Metadata records that could not be applied, and snapshots that could not be written."
+)
 LAST_APPLIED_RECORD_OFFSET = _controller_gauge("LastAppliedRecordOffset", "Last offset applied to the metadata image.")
 LAST_COMMITTED_RECORD_OFFSET = _controller_gauge(
     "LastCommittedRecordOffset", "Last committed offset of the metadata log."

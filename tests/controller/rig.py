@@ -103,6 +103,7 @@ class Rig:
         self._overrides = overrides
         self.brokers: dict[int, FakeBroker] = {}
         self.registry = Registry(self.clock)
+        self.metrics = ControllerMetrics(self.registry, self.clock)
         flush: Callable[[], object] = int
         if raft is None:
             self.log = MetadataLog(directory, self.config, self.clock, self.fs)
@@ -116,7 +117,7 @@ class Rig:
             bootstrap=lambda: bootstrap_records(self.fs, directory, self.config),
             clock=self.clock,
             connect=self._connect,
-            metrics=ControllerMetrics(self.registry, self.clock),
+            metrics=self.metrics,
             rng=random.Random(seed),
             policies=Policies.of(self.config),
             start_threads=False,

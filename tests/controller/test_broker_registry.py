@@ -82,6 +82,15 @@ def test_a_broker_that_is_shutting_down_may_be_replaced_at_once() -> None:
             ErrorCode.UNSUPPORTED_VERSION,
         ),
         ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
+        (
+            {
+                "features": [
+                    *registration(9).features,
+                    Feature(name="new", min_supported_version=1, max_supported_version=3),
+                ]
+            },
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
     ],
 )
 def test_invalid_registrations(fields: dict[str, object], code: ErrorCode) -> None:

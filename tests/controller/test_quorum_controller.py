@@ -206,6 +206,37 @@ def test_a_controller_stops_in_order_though_its_disk_has_failed(caplog: pytest.L
     assert [record.getMessage() for record in caplog.records if "could not be closed" in record.getMessage()]
 
 
+def test_a_snapshot_that_cannot_be_written_is_tried_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
+    disk = MemoryFileSystem()
+    disk_is_full = [True]
+
+    def is_refused(operation: str, path: str) -> bool:
+        return disk_is_full[0] and operation == "write" and path.endswith(".checkpoint.tmp")
+
+    faulty = FaultyFileSystem(disk, fail_at=1, matches=is_refused)
+    rig = Rig(faulty, metadata_log_max_record_bytes_between_snapshots="1500")
+    rig.join(0)
+    for number in range(10):
+        rig.create(f"t{number}", [[0]])
+    assert faulty.operations == 1
+    (line,) = [record.getMessage() for record in caplog.records if "No snapshot" in record.getMessage()]
+    assert line.endswith(".checkpoint could not be written: injected fault: write")
+    assert "attempt follows in 60 s" in line
+    assert rig.metrics.errors == 1
+    rig.clock.advance_ms(59_999)
+    rig.heartbeat(0)
+    assert faulty.operations == 1
+    rig.clock.advance_ms(1)
+    rig.heartbeat(0)
+    assert faulty.operations == 2
+    disk_is_full[0] = False
+    rig.clock.advance_ms(60_000)
+    rig.heartbeat(0)
+    names = [entry.name for entry in disk.listdir("/meta/__cluster_metadata-0")]
+    assert [name for name in names if ".checkpoint" in name] == [f"{rig.image.offset + 1:020d}-0000000001.checkpoint"]
+    assert {f"t{number}" for number in range(10)} == set(rig.restart().image.topic_ids)
+
+
 def test_a_torn_tail_is_truncated() -> None:
     rig = Rig()
     rig.join(0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.address import BOOTSTRAP_NAMES, chosen_bootstrap, host_port
+from barnabas.cli.address import BOOTSTRAP_NAMES, bootstrap_or_default, host_port
 from barnabas.cli.admin.stray import COLUMNS as STRAY_COLUMNS
 from barnabas.cli.admin.stray import rows_of as stray_rows
 from barnabas.cli.errors import ArgumentError, UserError
@@ -76,7 +76,7 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> None:
     if file is not None:
         addresses = _listeners(file)
     else:
-        bootstrap_used = bootstrap or chosen_bootstrap()
+        bootstrap_used = bootstrap_or_default(bootstrap)
         properties, connect = settings_for(bootstrap_used), connector(bootstrap_used)
         is_tls = properties is not None and properties.protocol.endswith("SSL")
         addresses = [Address(*host_port(text), connect=connect, is_tls=is_tls) for text in bootstrap_used.split(",")]

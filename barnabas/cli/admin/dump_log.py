@@ -80,8 +80,9 @@ def dump_log(paths: tuple[Path, ...], records: bool, as_json: bool) -> None:
 
     Records of __consumer_offsets, __transaction_state and __cluster_metadata are decoded, and so are markers.
 
-    The files are segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), checkpoints
-    of offsets, leader epochs and checksums, partition.metadata and meta.properties.
+    The files are segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), snapshots of
+    the metadata (.checkpoint), checkpoints of offsets, leader epochs and checksums, partition.metadata and
+    meta.properties.
     """
     files = [file for path in paths for file in _files(path)]
     readers = [(file, _reader(file, records)) for file in files]
@@ -122,9 +123,10 @@ def _reader(file: Path, records: bool) -> Reader:
     name = file.name
     for second in SECOND_SUFFIXES:
         name = name.removesuffix(second)
-    reader = _READERS_BY_NAME.get(name) or _READERS_BY_SUFFIX.get(Path(name).suffix)
+    is_metadata = name.endswith(names.CHECKPOINT_SUFFIX)
+    reader = _BATCHES if is_metadata else _READERS_BY_NAME.get(name) or _READERS_BY_SUFFIX.get(Path(name).suffix)
     if reader is None:
-        known = ", ".join((*_READERS_BY_SUFFIX, *_READERS_BY_NAME))
+        known = ", ".join((*_READERS_BY_SUFFIX, names.CHECKPOINT_SUFFIX, *_READERS_BY_NAME))
         raise UserError(f"{file}: not a file of a log directory; those are {known}")
     if reader is _BATCHES and records:
         return _RECORDS

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.broker.storage.directories.names import parse_dir_name
+from barnabas.broker.storage.directories.names import CHECKPOINT_SUFFIX, parse_dir_name
 from barnabas.cli.text import shown
 from barnabas.protocol.errors import MalformedMessageError, UnsupportedVersionError
 from barnabas.protocol.records.batch import Record, parse_control_type, parse_end_txn_marker
@@ -34,10 +34,10 @@ _SECRET_FIELDS = frozenset({"salt", "stored_key", "server_key"})
 
 
 def decoder_for(segment: Path) -> Decode:
-    """The decoder for a segment's records, by the topic in its directory's name."""
+    """The decoder for the records of a segment, by the topic in its directory's name, or of a metadata snapshot."""
     tp = parse_dir_name(segment.absolute().parent.name)
     topic = "" if tp is None else tp.topic
-    if topic == _METADATA_TOPIC:
+    if topic == _METADATA_TOPIC or segment.suffix == CHECKPOINT_SUFFIX:
         return _metadata
     if topic in _MODULES:
         return functools.partial(_coordinator, _classes(topic))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.cli.address import bootstrap_option, host_port
+from barnabas.cli.address import bootstrap_option, bootstrap_or_default, host_port
 from barnabas.cli.admin.quorum_words import COLUMNS, QuorumView, as_dict, refusal, sentences, table_rows, view_of
 from barnabas.cli.cluster_nodes import CLIENT_ID, TIMEOUT_MS, ask_any
 from barnabas.cli.errors import ArgumentError, RequestError, UserError
@@ -51,7 +51,7 @@ def _cluster_options(command: Callable[..., T]) -> Callable[..., T]:
         metavar="HOST:PORT,...",
         help="Ask the controllers themselves, also while no broker runs.",
     )
-    return option(bootstrap_option(command))
+    return option(bootstrap_option(command, has_default=False))
 
 
 @click.group()
@@ -62,7 +62,7 @@ def quorum() -> None:
 @quorum.command()
 @_cluster_options
 @json_option
-def status(bootstrap: str, controllers: str | None, as_json: bool) -> None:
+def status(bootstrap: str | None, controllers: str | None, as_json: bool) -> None:
     """Show which controller leads, since when, and how far the others are behind it."""
     view = _described(_asker(bootstrap, controllers))
     if as_json:
@@ -76,7 +76,7 @@ def status(bootstrap: str, controllers: str | None, as_json: bool) -> None:
 @quorum.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @_cluster_options
-def add(file: Path, bootstrap: str, controllers: str | None) -> None:
+def add(file: Path, bootstrap: str | None, controllers: str | None) -> None:
     """Make the controller of FILE, its server.properties, a voter.
 
     Start it first, with controller.quorum.bootstrap.servers and its directory formatted: it must have fetched the whole
@@ -98,7 +98,7 @@ def add(file: Path, bootstrap: str, controllers: str | None) -> None:
 @click.argument("controller_id", metavar="ID", type=click.IntRange(min=0))
 @click.option("--directory-id", help="The id of its log directory. Default: that of the voter ID.")
 @_cluster_options
-def remove(controller_id: int, directory_id: str | None, bootstrap: str, controllers: str | None) -> None:
+def remove(controller_id: int, directory_id: str | None, bootstrap: str | None, controllers: str | None) -> None:
     """Remove controller ID from the voters. It goes on as an observer until it is stopped."""
     ask = _asker(bootstrap, controllers)
     if directory_id is None:
@@ -136,13 +136,14 @@ def _change(response: Any, node_id: int, directory_id: str) -> None:
         raise RequestError(refusal(error, response.error_message, node_id, directory_id), (error.name,))
 
 
-def _asker(bootstrap: str, controllers: str | None) -> Ask:
+def _asker(bootstrap: str | None, controllers: str | None) -> Ask:
     """Return what asks the leader: through a broker, or directly.
 
     A change may be carried out and its answer lost; then the second attempt finds it done already, and says so.
     """
     if controllers is None:
-        return lambda request, version: ask_any(bootstrap, request, version)
+        brokers = bootstrap_or_default(bootstrap)
+        return lambda request, version: ask_any(brokers, request, version)
     addresses = [host_port(text) for text in controllers.split(",")]
     return lambda request, version: _ask_leader(controllers, addresses, request, version)
 

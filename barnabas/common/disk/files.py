@@ -26,6 +26,8 @@ from barnabas.common.disk.open_files import OpenFiles, limit_of_maps
 
 Buffer = bytes | bytearray | memoryview
 
+#: Of a file that is being written, and replaces another one; a kill can leave it.
+TEMPORARY_SUFFIX: Final = ".tmp"
 #: Of new files: data is for the owner and its group. The metadata log holds passwords that were set at run time.
 _MODE: Final = 0o640
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
@@ -491,7 +493,12 @@ class OsFileSystem:
 
 def replace_atomically(fs: FileSystem, path: str, data: Buffer) -> None:
     """Write `path`.tmp, fsync it, rename it over `path`, fsync the directory."""
-    temporary = path + ".tmp"
-    fs.write_bytes(temporary, data, sync=True)
-    fs.rename(temporary, path)
+    temporary = path + TEMPORARY_SUFFIX
+    try:
+        fs.write_bytes(temporary, data, sync=True)
+        fs.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fs.unlink(temporary)  # Why: on a full disk it would take what others need
+        raise
     fs.fsync_dir(os.path.dirname(path))

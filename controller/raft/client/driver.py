@@ -6,7 +6,7 @@ Rules
 2. One flush serves all inputs whose effects were queued meanwhile: messages wait for it, in their order. Every other
    change of the disk comes after the messages before it.
 3. An error of the disk ends the thread, and so the process: the replica may have promised something that the disk does
-   not have.
+   not have. (A snapshot that cannot be written promises nothing: `create_snapshot` raises, and the log goes on.)
 4. A listener has every committed batch once (interface.py). It is called by the raft thread.
 
 Threads: any for the methods of RaftClient; `kafka-<id>-raft-io-thread` runs `run`; tests call `step`.

@@ -132,6 +132,7 @@ class RaftClient(Protocol):
 
         `end_offset` follows a batch; `epoch` is that of the last record before it. Returns the size of the file; None
         if the log begins there already. It is written by the calling thread, and survives a power cut on return.
+        Raises SnapshotWriteError, after which the log is as before.
         """
 
     def holds(self, offset: int, epoch: int) -> bool:

@@ -105,7 +105,10 @@ class SnapshotFiles:
         membership: Membership,
         now_ms: int,
     ) -> int:
-        """Write a snapshot (rule 2); it survives a power cut on return. Returns its size in bytes."""
+        """Write a snapshot (rule 2); it survives a power cut on return. Returns its size in bytes.
+
+        Raises SnapshotWriteError.
+        """
         control = []
         if membership.kraft_version > 0:
             version = KRaftVersionRecord(version=0, kraft_version=membership.kraft_version)

@@ -19,7 +19,7 @@ def describe_quorum(q: Quorum, now_ms: int, wall_ms: int) -> message.DescribeQuo
         partition = message.ResponsePartitionData(
             partition_index=0,
             error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            error_message=None,
+            error_message="This controller does not lead the quorum.",
             leader_id=0,
             leader_epoch=0,
             high_watermark=0,
@@ -66,7 +66,6 @@ def describe_leader(
     partition = message.ResponsePartitionData(
         partition_index=0,
         error_code=0,
-        error_message=None,
         leader_id=leader_id,
         leader_epoch=epoch,
         high_watermark=high_watermark,
@@ -78,4 +77,4 @@ def describe_leader(
 
 def _response(partition: message.ResponsePartitionData, nodes: list[message.Node]) -> message.DescribeQuorumResponse:
     topic = message.ResponseTopicData(topic_name=TOPIC, partitions=[partition])
-    return message.DescribeQuorumResponse(error_code=0, error_message=None, topics=[topic], nodes=nodes)
+    return message.DescribeQuorumResponse(error_code=0, topics=[topic], nodes=nodes)

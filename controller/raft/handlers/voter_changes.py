@@ -14,9 +14,9 @@ Source: AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler (Kafka 4.3); KIP
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from barnabas.common.ids import ZERO_UUID
+from barnabas.common.ids import ZERO_UUID, uuid_to_string
 from barnabas.controller.raft.handlers.common import is_handled, leader_error
 from barnabas.controller.raft.leader_state import UNKNOWN, Leader, VoterChange
 from barnabas.controller.raft.messages import update_voter_response
@@ -33,10 +33,16 @@ from barnabas.protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequ
 #: Bounds on a voter's listeners, since they go into the log and into each snapshot.
 LISTENERS_MAX: Final = 16
 NAME_LENGTH_MAX: Final = 255  # of a listener, and of a host
+_NO_VOTER: Final = "The request needs the id of a controller, and that of its directory."
 
-_STATIC: Final = {
-    ErrorCode.UNSUPPORTED_VERSION: "The voters are static, since kraft.version is 0: controller.quorum.voters has them."
-}
+STATIC_VOTERS: Final = "The voters are static, since kraft.version is 0: controller.quorum.voters has them."
+
+
+class _Refusal(NamedTuple):
+    """Why a request is refused; UpdateRaftVoter answers with the error alone."""
+
+    error: ErrorCode
+    message: str
 
 
 def _can_be_reached(q: Quorum, voter: VoterNode) -> bool:
@@ -48,22 +54,55 @@ def _can_be_reached(q: Quorum, voter: VoterNode) -> bool:
     )
 
 
-def _change_error(q: Quorum, cluster_id: str | None, epoch: int, *, may_be_static: bool = False) -> ErrorCode:
+def another_cluster(own: str) -> str:
+    """Return the message of INCONSISTENT_CLUSTER_ID. Why without the other id: that may be longer than a message."""
+    return f"The request is for another cluster: the id of this one is {own}."
+
+
+def _refused_change(q: Quorum, cluster_id: str | None, epoch: int, *, may_be_static: bool = False) -> _Refusal | None:
     """Return why the voters cannot change now (rule 1)."""
     if cluster_id is not None and cluster_id != q.config.cluster_id:
-        return ErrorCode.INCONSISTENT_CLUSTER_ID
+        return _Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, another_cluster(q.config.cluster_id))
     if error := leader_error(q, epoch):
-        return error
+        return _Refusal(error, f"This controller does not lead the quorum in epoch {epoch}.")
     leader = q.role
     assert isinstance(leader, Leader)
     membership = q.outline.membership
-    if leader.change is not None or leader.high_watermark == UNKNOWN:
-        return ErrorCode.REQUEST_TIMED_OUT
+    if leader.change is not None:
+        return _Refusal(ErrorCode.REQUEST_TIMED_OUT, "Another change of the voters is under way.")
+    if leader.high_watermark == UNKNOWN:
+        return _Refusal(ErrorCode.REQUEST_TIMED_OUT, "The leader does not know yet what is committed.")
     if membership.kraft_version < 1:
-        return ErrorCode.NONE if may_be_static else ErrorCode.UNSUPPORTED_VERSION
+        return None if may_be_static else _Refusal(ErrorCode.UNSUPPORTED_VERSION, STATIC_VOTERS)
     if membership.offset >= leader.high_watermark:
-        return ErrorCode.REQUEST_TIMED_OUT
-    return ErrorCode.NONE
+        return _Refusal(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The last change of the voters, at offset {membership.offset}, is not committed yet: "
+            f"the high watermark is {leader.high_watermark}.",
+        )
+    return None
+
+
+def _refused_voter(q: Quorum, voter: VoterNode, now_ms: int) -> _Refusal | None:
+    """Return why a voter cannot be added."""
+    key = voter.key
+    if key.id < 0 or key.directory_id == ZERO_UUID:
+        return _Refusal(ErrorCode.INVALID_REQUEST, _NO_VOTER)
+    if not _can_be_reached(q, voter):
+        return _Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"The new voter needs an endpoint of the listener {q.config.listener_name}, at most {LISTENERS_MAX} "
+            f"listeners, and names of at most {NAME_LENGTH_MAX} characters.",
+        )
+    if q.outline.voters.get(key.id) is not None:
+        return _Refusal(ErrorCode.DUPLICATE_VOTER, f"Controller {key.id} is one of the voters already: {_listed(q)}.")
+    if q.requests.ready_at(key.id) > now_ms:
+        return _Refusal(ErrorCode.REQUEST_TIMED_OUT, f"Controller {key.id} cannot be asked at the moment.")
+    return None
+
+
+def _listed(q: Quorum) -> str:
+    return ", ".join(f"{node.key.id} ({uuid_to_string(node.key.directory_id)})" for node in q.outline.voters)
 
 
 def handle_add_voter(q: Quorum, request: AddRaftVoterRequest, token: object, now_ms: int) -> None:
@@ -72,15 +111,9 @@ def handle_add_voter(q: Quorum, request: AddRaftVoterRequest, token: object, now
     listeners = tuple(Listener(found.name, found.host, found.port) for found in request.listeners)
     voter = VoterNode(key, listeners)
     listener = voter.listener(q.config.listener_name)
-    error = _change_error(q, request.cluster_id, q.epoch)
-    if not error and (key.id < 0 or key.directory_id == ZERO_UUID or not _can_be_reached(q, voter)):
-        error = ErrorCode.INVALID_REQUEST
-    if not error and q.outline.voters.get(key.id) is not None:
-        error = ErrorCode.DUPLICATE_VOTER
-    if not error and q.requests.ready_at(key.id) > now_ms:
-        error = ErrorCode.REQUEST_TIMED_OUT
-    if error:
-        q.reply(token, AddRaftVoterResponse(error_code=error, error_message=_STATIC.get(error)))
+    refused = _refused_change(q, request.cluster_id, q.epoch) or _refused_voter(q, voter, now_ms)
+    if refused is not None:
+        q.reply(token, AddRaftVoterResponse(error_code=refused.error, error_message=refused.message))
         return
     leader = q.role
     assert isinstance(leader, Leader)
@@ -126,13 +159,17 @@ def handle_failed_request(q: Quorum, node_id: int) -> None:
 def handle_remove_voter(q: Quorum, request: RemoveRaftVoterRequest, token: object, now_ms: int) -> None:
     """Remove a voter, perhaps this leader (rule 3)."""
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
-    error = _change_error(q, request.cluster_id, q.epoch)
-    if not error and (key.id < 0 or key.directory_id == ZERO_UUID):
-        error = ErrorCode.INVALID_REQUEST
-    voters = None if error else q.outline.voters.remove(key)
+    refused = _refused_change(q, request.cluster_id, q.epoch)
+    if refused is None and (key.id < 0 or key.directory_id == ZERO_UUID):
+        refused = _Refusal(ErrorCode.INVALID_REQUEST, _NO_VOTER)
+    voters = None if refused else q.outline.voters.remove(key)
     if voters is None:
-        error = error or ErrorCode.VOTER_NOT_FOUND
-        q.reply(token, RemoveRaftVoterResponse(error_code=error, error_message=_STATIC.get(error)))
+        named = f"{key.id} ({uuid_to_string(key.directory_id)})"
+        refused = refused or _Refusal(
+            ErrorCode.VOTER_NOT_FOUND,
+            f"Controller {named} is none of the voters, or the only one: {_listed(q)}.",
+        )
+        q.reply(token, RemoveRaftVoterResponse(error_code=refused.error, error_message=refused.message))
         return
     leader = q.role
     assert isinstance(leader, Leader)
@@ -146,7 +183,8 @@ def handle_update_voter(q: Quorum, request: UpdateRaftVoterRequest, token: objec
     listeners = tuple(Listener(found.name, found.host, found.port) for found in request.listeners)
     feature = request.kraft_version_feature
     voter = VoterNode(key, listeners, (feature.min_supported_version, feature.max_supported_version))
-    error = _change_error(q, request.cluster_id, request.current_leader_epoch, may_be_static=True)
+    refused = _refused_change(q, request.cluster_id, request.current_leader_epoch, may_be_static=True)
+    error = ErrorCode.NONE if refused is None else refused.error
     if not error and (
         key.directory_id == ZERO_UUID
         or key.id == q.key.id  # Why: the leader knows itself; another process with its id would take its vote
@@ -224,7 +262,8 @@ def expire_change(q: Quorum, now_ms: int) -> None:
     """Answer a client whose change took too long. A voter set that is in the log already stays there."""
     leader = q.role
     if isinstance(leader, Leader) and leader.change is not None and leader.change.deadline_ms <= now_ms:
-        q.finish_change(ErrorCode.REQUEST_TIMED_OUT)
+        missing = "it was not committed" if leader.change.joining is None else "the new voter did not answer"
+        q.finish_change(ErrorCode.REQUEST_TIMED_OUT, f"The change of the voters took too long: {missing}.")
 
 
 def _append_voters(q: Quorum, voters: VoterSet, change: VoterChange, now_ms: int) -> None:

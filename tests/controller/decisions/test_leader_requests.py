@@ -39,6 +39,14 @@ def test_preferred_elections(rig: Rig) -> None:
     assert elect(rig, PREFERRED, ("x", 0)) == {("x", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
+def test_an_election_that_is_not_needed_has_the_words_of_apache_kafka(rig: Rig) -> None:
+    topics = [wire.TopicPartitions(topic="t", partitions=[1])]
+    request = wire.ElectLeadersRequest(election_type=PREFERRED, topic_partitions=topics)
+    response = rig.decide(lambda view: elect_leaders(view, request))
+    (result,) = response.replica_election_results[0].partition_result
+    assert result.error_message == "Leader election not needed for topic partition."
+
+
 def test_unclean_elections(rig: Rig) -> None:
     assert elect(rig, UNCLEAN, ("t", 0)) == {("t", 0): ErrorCode.ELECTION_NOT_NEEDED}
     assert elect(rig, UNCLEAN, ("u", 0)) == {("u", 0): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}

@@ -12,6 +12,7 @@ from barnabas.common.disk.files import FileSystem
 from barnabas.controller.metadata.local_client import LocalClient
 from barnabas.controller.metadata.metadata_log import MetadataLog
 from barnabas.controller.metadata.record_batches import encode_batch
+from barnabas.controller.metadata.snapshot import SnapshotWriteError
 from barnabas.controller.raft.client.interface import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.metadata_records import FeatureLevelRecord, MetadataRecord, NoOpRecord
@@ -101,12 +102,28 @@ def test_a_snapshot_replaces_only_a_flushed_log_and_all_of_it() -> None:
     assert listener.take() == [((2, 1), [FEATURE]), LeaderAndEpoch(100, 2)]
 
 
-def test_a_disk_that_fails_under_a_snapshot_ends_the_process() -> None:
-    fs = FaultyFileSystem(MemoryFileSystem())
+def test_the_log_goes_on_without_a_snapshot_that_cannot_be_written() -> None:
+    disk = MemoryFileSystem()
+    fs = FaultyFileSystem(disk, sticky=False)
     client, _ = started(fs)
     client.append(1, batch(FEATURE))
     client.flush()
+    before = {entry.name for entry in disk.listdir("/meta/__cluster_metadata-0")}
     fs.fail_at = fs.operations + 1
+    with pytest.raises(SnapshotWriteError, match="checkpoint could not be written: injected fault: write"):
+        client.create_snapshot(1, [FEATURE], 1)
+    assert {entry.name for entry in disk.listdir("/meta/__cluster_metadata-0")} == before
+    client.append(1, batch(FEATURE))
+    client.flush()
+    assert client.create_snapshot(2, [FEATURE], 1)
+
+
+def test_a_log_that_fails_after_a_snapshot_ends_the_process() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem(), matches=lambda _, path: not path.endswith((".checkpoint", ".tmp")))
+    client, _ = started(fs)
+    client.append(1, batch(FEATURE))
+    client.flush()
+    fs.fail_at = fs.operations + 2  # the first one is the fsync of the directory, for the snapshot's name
     with pytest.raises(OSError):
         client.create_snapshot(1, [FEATURE], 1)
 

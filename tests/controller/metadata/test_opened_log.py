@@ -237,3 +237,13 @@ def leaders_batch(log: RaftLog) -> bytearray:
     data = batch_of("x")
     set_offset_and_epoch(data, log.outline.end_offset, 9)
     return data
+
+
+def test_what_a_kill_left_of_a_file_that_was_being_written_is_removed() -> None:
+    for voters in ("", VOTERS):
+        fs = MemoryFileSystem()
+        fs.mkdir(LOG)
+        for name in ("00000000000000000009-0000000001.checkpoint.tmp", "quorum-state.tmp"):
+            fs.write_bytes(f"{LOG}/{name}", b"x", sync=True)
+        opened(fs, controller_quorum_voters=voters)
+        assert not [entry.name for entry in fs.listdir(LOG) if entry.name.endswith(".tmp")]

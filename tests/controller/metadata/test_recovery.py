@@ -185,16 +185,27 @@ def test_a_topic_that_is_newer_than_the_image_is_rebuilt_from_its_logs() -> None
 # -- the directory
 
 
-def rebuilt_on(fs: FileSystem, config: Config | None = None) -> None:
-    reports = [report(index, log(4, 1), newest=reported()) for index in (0, 1)]
+def rebuilt_on(fs: FileSystem, config: Config | None = None, **features: int) -> None:
+    known = {**FEATURES, **{name.replace("_", "."): level for name, level in features.items()}}
+    reports = [report(index, log(4, 1), newest=reported(features=known)) for index in (0, 1)]
     recover.write(config or make_config(), rebuild(reports), FakeClock(), fs)
 
 
-def test_a_quorum_that_had_its_voters_in_the_lost_log_goes_on_with_one() -> None:
-    """Without a voter, the controllers would wait for a leader for ever."""
+@pytest.mark.parametrize(
+    ("settings", "features"),
+    [
+        ({"controller_quorum_bootstrap_servers": "a:1,b:1"}, {}),
+        ({"controller_quorum_bootstrap_servers": "a:1"}, {"kraft_version": 1}),
+        ({"controller_quorum_voters": "100@a:1,101@b:1"}, {"kraft_version": 1}),
+    ],
+)
+def test_a_quorum_that_had_its_voters_in_the_lost_log_goes_on_with_one(
+    settings: dict[str, str], features: dict[str, int]
+) -> None:
+    """Without a voter, the controllers would wait for a leader for ever; one alone could add nobody."""
     fs = MemoryFileSystem()
-    config = make_config(controller_quorum_bootstrap_servers="a:1,b:1")
-    rebuilt_on(fs, config)
+    config = make_config(**settings)
+    rebuilt_on(fs, config, **features)
     for _ in range(2):
         directory = MetadataDirectory.open(fs, DIRECTORY, 100, CLUSTER_ID)
         opened = open_log(config, directory, NodeConnection, FakeClock(), fs)

@@ -20,6 +20,7 @@ from barnabas.broker.storage.segments.txn_index import AbortedTxn, TransactionIn
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.ids import uuid_from_string
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.controller.metadata.snapshot import encode_snapshot
 from barnabas.protocol.coordinator_records.offsets import OffsetCommitKey, OffsetCommitValue
 from barnabas.protocol.coordinator_records.record import encode_versioned
 from barnabas.protocol.coordinator_records.transactions import TransactionLogKey
@@ -66,6 +67,16 @@ def test_the_records_of_the_controllers_log_are_decoded(tmp_path: Path, barnabas
     path = directory / "00000000000000000000.log"
     path.write_bytes(build_batch([SimpleRecord(1, None, value)]))
     assert "TopicRecord(name='flights'" in barnabas("dump-log", "--records", str(path)).out
+
+
+@pytest.mark.parametrize("name", ["00000000000000000002-0000000001.checkpoint", "bootstrap.checkpoint"])
+def test_a_snapshot_of_the_metadata_is_decoded(tmp_path: Path, barnabas: Barnabas, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(encode_snapshot(1, [TopicRecord(name="flights", topic_id=uuid_from_string(TOPIC_ID))], 1))
+    out = barnabas("dump-log", "--records", str(path)).out
+    assert "TopicRecord(name='flights'" in out
+    assert out.index("SNAPSHOT_HEADER") < out.index("TopicRecord") < out.index("SNAPSHOT_FOOTER")
+    assert len(barnabas("dump-log", str(path)).rows) == 3
 
 
 def test_secrets_of_the_controllers_log_are_hidden(tmp_path: Path, barnabas: Barnabas) -> None:

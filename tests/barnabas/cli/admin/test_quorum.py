@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cli.errors import UserError
 from barnabas.cluster import free_ports
 from barnabas.common.ids import uuid_to_string
 from tests.barnabas.cli.conftest import Barnabas, Outcome
@@ -130,3 +131,17 @@ def test_a_controller_that_cannot_be_added(barnabas: Barnabas, tmp_path: Path, w
     assert (outcome.code, outcome.out) == (1, "")
     said = "advertised.listeners must have" if what == "no address" else "has no directory.id"
     assert said in outcome.err
+
+
+def test_controllers_that_are_named_are_asked_though_several_clusters_run(
+    barnabas: Barnabas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def several() -> str:
+        raise UserError("several clusters run here")
+
+    monkeypatch.setattr("barnabas.cli.address.default_bootstrap", several)
+    (port,) = free_ports(1)
+    outcome = barnabas("quorum", "status", "--bootstrap-controller", f"127.0.0.1:{port}")
+    assert outcome.err.startswith(f"barnabas: no controller answers at 127.0.0.1:{port}")
+    assert barnabas("quorum", "status").err == "barnabas: several clusters run here\n"
+    assert "'x' is not HOST:PORT" in barnabas("quorum", "status", "--bootstrap", "x").err

@@ -60,6 +60,16 @@ def test_atomic_write_is_old_or_new_at_every_fault() -> None:
             assert after.read_bytes("/d/a") in (b"old", b"new content")
 
 
+@pytest.mark.parametrize("operation", ["write", "fsync", "rename"])
+def test_an_atomic_write_that_fails_leaves_nothing_on_a_full_disk(operation: str) -> None:
+    inner = disk()
+    inner.atomic_write("/d/a", b"old")
+    with pytest.raises(DiskFaultError):
+        FaultyFileSystem(inner, fail_at=1, matches=lambda each, _: each == operation).atomic_write("/d/a", b"new")
+    assert [(entry.name, entry.size) for entry in inner.listdir("/d")] == [("a", 3)]
+    assert inner.read_bytes("/d/a") == b"old"
+
+
 def test_a_failing_write_writes_a_part() -> None:
     inner = disk()
     handle = FaultyFileSystem(inner, fail_at=2).open("/d/a", create=True)

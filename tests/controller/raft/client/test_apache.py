@@ -113,6 +113,15 @@ def leads(port: int) -> bool:
     return partition.error_code == 0 and partition.high_watermark > 0
 
 
+def dump_of_log(tools: KafkaTools, directory: Path) -> str:
+    """What `kafka-dump-log` prints of the metadata log of a controller that is stopped."""
+    log = next((directory / "__cluster_metadata-0").glob("*.log"))
+    output = tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(log)).check().stdout
+    assert "LeaderChange" in output
+    assert "isvalid: false" not in output
+    return output
+
+
 def test_two_of_ours_and_one_of_apache(
     servers: RaftServers, apache_runtime: KafkaRuntime, tools: KafkaTools, tmp_path: Path
 ) -> None:
@@ -137,10 +146,7 @@ def test_two_of_ours_and_one_of_apache(
         assert all(node.listened.names == ["a", "b"] for node in servers.running.values())
     for node_id in (1, 2):
         servers.stop(node_id)
-    log = next((tmp_path / "1" / "__cluster_metadata-0").glob("*.log"))
-    output = tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(log)).check().stdout
-    assert "LeaderChange" in output
-    assert "isvalid: false" not in output
+    output = dump_of_log(tools, tmp_path / "1")
     assert '"type":"FEATURE_LEVEL_RECORD"' in output
 
 
@@ -238,6 +244,11 @@ def test_voters_are_added_and_removed_by_kafka_metadata_quorum(
         ("2", "Leader"),
         ("3", "Observer"),
     ]
+    for node_id in (1, 2, 3):
+        servers.stop(node_id)
+    output = dump_of_log(tools, tmp_path / "3")
+    assert output.count("LeaderChange") == 2
+    assert "KRaftVoters" in output
 
 
 def test_apache_reads_a_snapshot_of_ours(servers: RaftServers, tools: KafkaTools, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from barnabas.controller.raft.batches import control_record
 from barnabas.controller.raft.effects import Effect, Send
 from barnabas.controller.raft.leader_state import Leader
 from barnabas.controller.raft.log_outline import LogOutline, Membership
@@ -13,11 +14,12 @@ from barnabas.controller.raft.messages import update_voter_request
 from barnabas.controller.raft.raft_config import RaftConfig
 from barnabas.controller.raft.replica import RaftReplica
 from barnabas.controller.raft.voter_set import ReplicaKey, VoterNode, VoterSet
+from barnabas.protocol.data.control_records import LeaderChangeMessage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from barnabas.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from tests.controller.raft.rig import answers, key, sent
+from tests.controller.raft.rig import answers, key, leader_alone, sent
 from tests.controller.raft.simulator.node import CLUSTER, batches, directory, listeners_of, voter_of
 
 SECOND = ReplicaKey(2, directory(22))
@@ -191,3 +193,13 @@ def test_a_refused_request_to_join_is_noted_and_sent_again() -> None:
     assert not sent(replica.poll(4_099), AddRaftVoterRequest), "the leader has time for the changes of others"
     replica.quorum.requests.reset()
     assert sent(replica.poll(4_100), AddRaftVoterRequest)
+
+
+def test_the_first_record_of_an_epoch_is_of_the_version_that_apache_kafka_reads() -> None:
+    """It reads each LeaderChangeMessage as version 0."""
+    leader = leader_alone()
+    assert leader.quorum.outline.membership.kraft_version == 1
+    (change, *_) = leader.quorum._first_records({1})
+    assert isinstance(change, LeaderChangeMessage)
+    assert LeaderChangeMessage.decode(control_record(change, 0).value or b"", 0) == change
+    assert [voter.voter_id for voter in change.voters] == [voter.voter_id for voter in change.granting_voters] == [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.common.ids import ZERO_UUID, uuid_to_string
 from barnabas.controller.raft.effects import Send
 from barnabas.controller.raft.election_state import ElectionState
 from barnabas.controller.raft.handlers.voter_changes import LISTENERS_MAX, NAME_LENGTH_MAX
@@ -16,7 +17,7 @@ from barnabas.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, L
 from barnabas.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.k82_update_raft_voter import Listener as UpdateListener
 from tests.controller.raft.rig import answers, key, leader_alone, replica, sent
-from tests.controller.raft.simulator.node import listeners_of
+from tests.controller.raft.simulator.node import CLUSTER, listeners_of
 
 NOW = 2_000
 
@@ -136,6 +137,30 @@ def test_what_is_no_change_is_refused() -> None:
     assert sent(follower.poll(2), ApiVersionsRequest) == []
 
 
+def test_a_refusal_says_why() -> None:
+    leader = leader_alone()
+    directory = uuid_to_string(key(1).directory_id)
+    foreign, nameless, unknown = add(2), add(2), add(2)
+    foreign.cluster_id, nameless.listeners, unknown.voter_directory_id = "other", [], ZERO_UUID
+    nobody = remove(2)
+    nobody.voter_id = -1
+
+    def why(request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> str:
+        (answer,) = answers(leader.handle_request(request, "c", NOW))
+        return answer.error_message
+
+    assert why(foreign) == f"The request is for another cluster: the id of this one is {CLUSTER}."
+    assert why(nameless).startswith("The new voter needs an endpoint of the listener CONTROLLER")
+    assert why(unknown) == why(nobody) == "The request needs the id of a controller, and that of its directory."
+    assert why(add(1)) == f"Controller 1 is one of the voters already: 1 ({directory})."
+    assert why(remove(1)).startswith(f"Controller 1 ({directory}) is none of the voters, or the only one")
+    caught_up(leader, 2)
+    leader.handle_request(add(2), "client", NOW)
+    assert why(add(3)) == why(remove(1)) == "Another change of the voters is under way."
+    (late,) = answers(leader.poll(NOW + 1_000))
+    assert late.error_message == "The change of the voters took too long: the new voter did not answer."
+
+
 def test_the_leader_describes_the_quorum() -> None:
     leader = leader_alone()
     caught_up(leader, 2)
@@ -150,6 +175,8 @@ def test_the_leader_describes_the_quorum() -> None:
     follower.start(0)
     refused = follower.describe(1, 1).topics[0].partitions[0]
     assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refused.error_message == "This controller does not lead the quorum."
+    assert (response.error_message, partition.error_message) == ("", ""), "as Apache Kafka answers"
 
 
 def test_a_node_that_was_only_asked_for_its_versions_is_forgotten() -> None:

@@ -73,8 +73,8 @@ ELECTION: Final = {
     ),
     "snapshots-are-not-durable": Mutant(
         "controller.metadata.snapshot",
-        'fs.atomic_write(f"{directory}/{snapshot.file_name}", content)',
-        'fs.write_bytes(f"{directory}/{snapshot.file_name}", content, sync=False)',
+        "fs.atomic_write(path, content)",
+        "fs.write_bytes(path, content, sync=False)",
         "a snapshot is durable before the log that it replaces is deleted",
         life="outages=2",
     ),
