@@ -32,6 +32,7 @@ from barnabas.broker.replication.reading import FetchReader
 from barnabas.broker.replication.replica_selector import make_selector
 from barnabas.broker.replication.replication_quota import ReplicationQuotas
 from barnabas.broker.storage.log.log_types import AppendOrigin
+from barnabas.common.logs import LogLimit
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -106,6 +107,7 @@ class ReplicaManager:
         self.registry = registry
         self.stats = BrokerTopicStats(registry)
         self.quotas = ReplicationQuotas(config, clock)
+        self._lines = LogLimit(log, clock.monotonic_ns)
         self.hosted = HostedPartitions(metadata_cache)
         self.idle_partitions = IdlePartitions(self.hosted, self.stats)
         self.isr_updates = IsrUpdates(registry, self.complete_delayed)
@@ -169,7 +171,9 @@ class ReplicaManager:
             )
         except ApiError as error:
             self._count_failed_append(tp, error.code, len(records))
-            if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._lines.admits(
+                logging.INFO, "batches out of order"
+            ):
                 log.info("%s", error.message)
             raise
         self.stats.topic(tp.topic).appended(info.size_in_bytes, info.record_count)

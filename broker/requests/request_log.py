@@ -30,8 +30,7 @@ from barnabas.broker.requests.error_codes import error_codes_of
 from barnabas.broker.requests.request_json import completed_json, header_json, message_json
 from barnabas.common import logs
 from barnabas.common.clock import NS_PER_MS, Clock, SystemClock
-from barnabas.common.log_limit import LogLimit
-from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER
+from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER, LogLimit
 from barnabas.common.threads import SHARED_INT_MAX
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.api_keys import ApiKey
