@@ -44,6 +44,7 @@ from barnabas.broker.processors import INBOX_SIZE
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S
 from barnabas.common.disk.open_files import descriptors_for_connections
+from barnabas.common.logs import LogLimit
 from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Acceptor:
         self._server = server
         self._quotas = quotas
         self._clock = clock
+        self._lines = LogLimit(log, clock.monotonic_ns)
         self._blocked = blocked
         self._make_processor = make_processor
         self._send_buffer_bytes = send_buffer_bytes
@@ -232,7 +234,8 @@ class Acceptor:
             self._fail(accepted.sock, accepted.address, error)
 
     def _fail(self, sock: socket.socket, address: str, error: OSError) -> None:
-        log.warning("closing a connection from %s, which could not be set up: %s", address, error)
+        if self._lines.admits(logging.WARNING, "connections could not be set up"):
+            log.warning("closing a connection from %s, which could not be set up: %s", address, error)
         self._drop(sock, address)
 
     def _rest(self, seconds: float) -> None:
@@ -298,7 +301,8 @@ class Acceptor:
         try:
             waited_ns = self._quotas.acquire(self.listener_name, address)
         except TooManyConnectionsError as error:
-            log.info("rejected connection from %s: %s", address, error)
+            if self._lines.admits(logging.INFO, "connections rejected"):
+                log.info("rejected connection from %s: %s", address, error)
             self._drop(sock, address)
             return
         except ConnectionThrottledError as error:

@@ -166,7 +166,7 @@ class BrokerServer:
             self.network.client_quotas, self.network.sockets.quotas.set_address_rates, context.scheduler
         )
         self._security.on_change(quotas.security_changed)
-        self._dynamic_config = DynamicConfig(context.config)
+        self._dynamic_config = DynamicConfig(context.config, context.clock)
         keep_logs_configured(self._dynamic_config, self.log_manager)
         self._log_cleaner = self._make_log_cleaner(context)
         self.link = ControllerLink(
@@ -304,7 +304,7 @@ class BrokerServer:
                 context.clock, context.registry, slots=slots, idle_partitions=replication.manager.idle_partitions
             ),
             quotas=self.network.client_quotas,
-            forwarding=ForwardingManager(config, link.forwarding, replication.purgatories.topic),
+            forwarding=ForwardingManager(config, link.forwarding, replication.purgatories.topic, context.clock),
             auto_topic_creation=self._auto_topic_creation,
             producer_ids=link.producer_ids,
             dynamic_config=self._dynamic_config,

@@ -566,11 +566,10 @@ class Processor:
 
     def _end_reading(self, connection: Connection, error: Exception) -> None:
         """Close a connection that cannot be read any further; a login that is in progress fails."""
-        if isinstance(error, InvalidFrameError):
-            if self._logins is not None and self._logins.refuse(connection, str(error), self._now_ns()):
-                return
-            log.warning("closing connection %s: %s", connection.context.connection_id, error)
-        self._connections.close(connection, str(error) if isinstance(error, OSError) else "")
+        if not isinstance(error, InvalidFrameError):
+            self._connections.close(connection, str(error) if isinstance(error, OSError) else "")
+        elif self._logins is None or not self._logins.refuse(connection, str(error), self._now_ns()):
+            self._connections.close(connection, str(error), logging.WARNING)
 
     def _queue_push(self, control: RequestQueue) -> None:
         """Queue the last request read for the control plane; if its queue is full, treat it like any other."""
@@ -662,7 +661,7 @@ class Processor:
         elif connection.may_have_input:
             self._resume(connection)
         if not connection.is_authenticated and not connection.is_closed:
-            logins.hold(connection, now_ns)
+            logins.hold(connection)
 
     def _queue_requests(self) -> None:
         """Queue the requests read, blocking while the queue is full (rule 4)."""

@@ -223,6 +223,7 @@ class ControllerServer:
             int(config.barnabas_slow_request_ms),
             table=table,
             routine=frozenset() if self.raft is None else ELECTION_CODES,
+            clock=clock,
         )
         sasl = SaslSources()
         self.sockets = SocketServer(

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.logs import LogLimit
 from barnabas.common.net import is_loopback
 from barnabas.common.pages.page import Page, Query, Request, ResourceRequest
 from barnabas.common.pages.page_access import TOKEN_KEY, credentials
@@ -113,6 +114,7 @@ class MetricsServer:
             tls.register(registry)
         self._auth = auth  # fixed before start
         self._clock = clock or SystemClock()  # fixed before start
+        self._refused_lines = LogLimit(log, self._clock.monotonic_ns)  # fixed before start
         self.port = port  # replaced by start, before the thread
         self._listener: socket.socket | None = None  # replaced by start and stop
         self._thread: ServiceThread | None = None  # owner: the thread that starts and stops the server
@@ -229,7 +231,8 @@ class MetricsServer:
         if path not in _PROBES:
             refusal = self._guard.refusal(request.hosts, request.origins, can_change=root is not None)
         if refusal is not None:
-            log.info("refused %s %s: %s", request.method, path, refusal)
+            if self._refused_lines.admits(logging.INFO, "requests for pages refused"):
+                log.info("refused %s %s: %s", request.method, path, refusal)
             return Page(f"{refusal}\n".encode(), status="403 Forbidden")
         if self._auth is not None and path not in _PROBES:
             denied = self._auth.refusal(request.authorizations, request.address)

@@ -71,6 +71,10 @@ class Registry:
         """Return the monotonic time in seconds."""
         return self._clock.monotonic_ns() / 1e9
 
+    def now_ns(self) -> int:
+        """Return the monotonic time in nanoseconds."""
+        return self._clock.monotonic_ns()
+
     # Instruments to record into. The first call with these labels makes the instrument, later ones return it.
 
     def counter(self, row: Metric, **labels: object) -> Counter:

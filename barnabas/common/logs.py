@@ -1,4 +1,4 @@
-"""Logging: one format, Kafka's logger names, levels that can change at run time.
+"""Logging: one format, Kafka's logger names, levels that can change at run time, a limit for lines that clients cause.
 
 Rules
 1. Loggers are named `barnabas.<area>`, except Kafka's two loggers of requests: `REQUEST_LOGGER` and
@@ -7,6 +7,10 @@ Rules
    a JSON object (`JsonFormatter`), which also contains a caller's `extra={"fields": {...}}`.
 3. A record is one line, whatever its text contains: clients choose names, and must not write lines of their own. The
    lines of an exception follow it.
+4. A line that a client can cause as often as it likes asks a `LogLimit` first. In a period, `lines_max` lines of a kind
+   are admitted; one line says how many more there were, and comes with the next line of any kind. KINDS_MAX kinds are
+   told apart, and the others are one kind: clients can combine errors at will. A logger at DEBUG is not limited:
+   whoever sets it wants all lines.
 
 *Threads*: any. main calls `configure` and `use_format` before the first thread starts.
 """
@@ -16,10 +20,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
+
+from barnabas.common.clock import NS_PER_S
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
 SLOW_REQUEST_LOGGER: Final = "kafka.request.slow.logger"
@@ -36,6 +43,11 @@ LEVELS: Final = {
     "DEBUG": logging.DEBUG,
     "TRACE": logging.DEBUG - 5,
 }
+
+LINES_MAX: Final = 5
+PERIOD_S: Final = 60
+KINDS_MAX: Final = 50
+OTHERS: Final = "of other kinds"
 
 PLAIN: Final = "plain"
 JSON: Final = "json"
@@ -83,6 +95,51 @@ class CountingHandler(logging.StreamHandler[TextIO]):
         """Write a line; the caller holds the handler's lock."""
         lines[record.levelname] += 1
         super().emit(record)
+
+
+class LogLimit:
+    """Says which lines of a logger may be written (rule 4)."""
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        now_ns: Callable[[], int],
+        lines_max: int = LINES_MAX,
+        period_s: int = PERIOD_S,
+    ) -> None:
+        """`now_ns` reads the monotonic clock."""
+        # Fixed before start.
+        self._log = log
+        self._now_ns = now_ns
+        self._lines_max = lines_max
+        self._period_s = period_s
+        self._lock = threading.Lock()  # a leaf
+        self._end_ns = 0  # guarded by: _lock; the end of the present period
+        self._counts: dict[tuple[int, str], int] = {}  # replaced whole under _lock; by level and kind
+
+    def admits(self, level: int, kind: str) -> bool:
+        """Return whether a line of this level and kind may be written now; report what was left out before."""
+        if not self._log.isEnabledFor(level) or self._log.isEnabledFor(logging.DEBUG):
+            return self._log.isEnabledFor(level)
+        now_ns = self._now_ns()
+        ended: dict[tuple[int, str], int] = {}
+        with self._lock:
+            ago_s = (now_ns - self._end_ns) // NS_PER_S
+            if ago_s >= 0:
+                ended, self._counts = self._counts, {}
+                self._end_ns = now_ns + self._period_s * NS_PER_S
+            counts, key = self._counts, (level, kind)
+            if key not in counts and len(counts) >= KINDS_MAX:
+                key = (level, OTHERS)
+            count = counts[key] = counts.get(key, 0) + 1
+        for (ended_level, ended_kind), total in ended.items():
+            if total > self._lines_max:
+                self._report(ended_level, ended_kind, total - self._lines_max, ago_s)
+        return count <= self._lines_max
+
+    def _report(self, level: int, kind: str, left_out: int, ago_s: int) -> None:
+        ended = f", which ended {ago_s} s ago" if ago_s else ""
+        self._log.log(level, "... and %d more in a period of %d s%s: %s", left_out, self._period_s, ended, kind)
 
 
 def configure(level: str = "INFO", stream: TextIO | None = None) -> None:

@@ -25,7 +25,6 @@ TRANSACTION_ABORTABLE (v11), CONCURRENT_TRANSACTIONS (v12) for a batch that its 
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -72,9 +71,8 @@ if TYPE_CHECKING:
     from barnabas.broker.storage.log.log_types import LogAppendInfo
     from barnabas.protocol.schema import Message
 
-log = logging.getLogger("barnabas.apis.produce")
-
 ADMIN_CLIENT_ID: Final = "__admin_client"
+ERRORS_SHOWN: Final = 5  # in the log, of a request whose client wants no response
 TOPIC_IDS_FROM: Final = 13
 REDIRECTS_FROM: Final = 10
 ZSTD_FROM: Final = 7
@@ -354,13 +352,14 @@ def _answer_silently(request: Request, reply: ProduceResponse) -> Answer:
     }
     if not errors:
         return NO_REPLY
-    log.info(
-        "Closing connection due to error during produce request with correlation id %d from client id %s "
-        "with ack=0: %s",
-        request.header.correlation_id, request.client_id, errors,
-    )  # fmt: skip
     codes = [int(p.error_code) for topic in reply.responses for p in topic.partition_responses]
-    return Close("produce with acks=0 failed", error_codes=codes)
+    shown = ", ".join(f"{name} -> {error}" for name, error in list(errors.items())[:ERRORS_SHOWN])
+    more = f" and {len(errors) - ERRORS_SHOWN} more" if len(errors) > ERRORS_SHOWN else ""
+    return Close(
+        f"error during produce request with correlation id {request.header.correlation_id} "
+        f"from client id {request.client_id} with ack=0: {shown}{more}",
+        error_codes=codes,
+    )
 
 
 def _park(

@@ -11,6 +11,9 @@ Errors: UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist; INVALID_TOPI
 INVALID_REQUEST for another broker's id, an empty group or subscription name, resources beyond the first
 `DESCRIBED_MAX` configs, and for every resource if one has an unknown type.
 
+Nobody is told `super.users` and `allow.everyone.if.no.acl.found`: as in Kafka, they are keys of the authorizer and not
+of the broker, so their values are hidden, and they are listed only where the file sets them.
+
 Different from Apache Kafka: a resource named twice is described once. `read_only` is true for every broker key that
 this project cannot change at run time, even if Kafka can. Documentation is our own.
 """
@@ -147,7 +150,7 @@ def _config(entry: Entry, message: DescribeConfigsRequest) -> DescribeConfigsRes
             for synonym in (entry.synonyms if message.include_synonyms else ())
         ],
         config_type=entry.type,
-        documentation=entry.doc if message.include_documentation else None,
+        documentation=entry.doc if message.include_documentation or not entry.doc else None,
     )
 
 

@@ -5,8 +5,8 @@ Behaviour: returns the state, epochs and members of consumer groups (KIP-848). E
 
 Version notes: v1 the protocol of each member: 0 classic, 1 consumer.
 
-Errors per group: UNSUPPORTED_VERSION (the protocol is disabled), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-GROUP_ID_NOT_FOUND (also for a group of another kind).
+Errors per group: UNSUPPORTED_VERSION (the protocol is disabled), INVALID_GROUP_ID (an empty one), NOT_COORDINATOR,
+COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (also for a group of another kind).
 
 Different from Apache Kafka: a group that is named twice is described once.
 """

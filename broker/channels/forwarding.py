@@ -19,6 +19,7 @@ from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.common.ids import random_uuid
+from barnabas.common.logs import LogLimit
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.data.principal import DefaultPrincipalData
 from barnabas.protocol.error_responses import error_response
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.broker.channels.controller_channel import ControllerChannel
     from barnabas.broker.purgatory import Purgatory
     from barnabas.broker.requests.request import Request
+    from barnabas.common.clock import Clock
     from barnabas.common.pages.live_shape import Reason
     from barnabas.config import Config
     from barnabas.protocol.headers import RequestHeader
@@ -104,8 +106,9 @@ class DelayedForward(DelayedOperation):
 class ForwardingManager:
     """Forwards requests over one channel to the controller. Everything is fixed before start."""
 
-    def __init__(self, config: Config, channel: ControllerChannel, purgatory: Purgatory) -> None:
+    def __init__(self, config: Config, channel: ControllerChannel, purgatory: Purgatory, clock: Clock) -> None:
         self._config = config
+        self._lines = LogLimit(log, clock.monotonic_ns)
         self._channel = channel
         self._purgatory = purgatory  # watch keys: names of topics
 
@@ -139,7 +142,7 @@ class ForwardingManager:
         envelope = make_envelope(bytes(request.buffer), request)
 
         def on_done(response: EnvelopeResponse | None) -> None:
-            operation.answered(_unwrap(header, message, response), _effect(response))
+            operation.answered(_unwrap(header, message, response, self._lines), _effect(response))
 
         self._channel.send(envelope, on_done, timeout_ms=request_timeout_ms)
         keys = [METADATA] if has_metadata is not None else list(topics)
@@ -184,12 +187,14 @@ def _effect(response: EnvelopeResponse | None) -> int:
     return -1 if offset is None else offset
 
 
-def _unwrap(header: RequestHeader, message: Message, response: EnvelopeResponse | None) -> Message:
+def _unwrap(header: RequestHeader, message: Message, response: EnvelopeResponse | None, lines: LogLimit) -> Message:
     """Return the response inside an Envelope's; an error response if there is none."""
     if response is None:
         return _failure(header, message, ErrorCode.REQUEST_TIMED_OUT)
     if response.error_code or response.response_data is None:
-        log.warning("the controller refused a forwarded request: %s", ErrorCode.of(response.error_code).name)
+        name = ErrorCode.of(response.error_code).name
+        if lines.admits(logging.WARNING, f"forwarded requests refused with {name}"):
+            log.warning("the controller refused a forwarded request: %s", name)
         return _failure(header, message, ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
         frame = memoryview(response.response_data)

@@ -25,6 +25,7 @@ from barnabas.broker.metadata.metadata_cache import (
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
+from barnabas.common.logs import LogLimit
 from barnabas.protocol.errors import ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import SIZE_BYTES, RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages.k19_create_topics import (
@@ -53,6 +54,7 @@ class AutoTopicCreation:
         self._config = config  # fixed before start
         self._channel = channel  # fixed before start
         self._errors = CreationErrors(clock)  # of topics of streams groups
+        self._lines = LogLimit(log, clock.monotonic_ns)  # fixed before start
         self._lock = threading.Lock()
         self._in_flight: set[str] = set()  # guarded by: _lock
 
@@ -89,15 +91,19 @@ class AutoTopicCreation:
             request.client_id,
         )
         frame = bytes(encode_request(header, self._message(topics))[SIZE_BYTES:])
-        log.info("asking the controller to create %s", _shown([topic.name for topic in topics]))
+        self._announce([topic.name for topic in topics])
         self._channel.send(make_envelope(frame, request), on_done)
 
     def create_internal(self, name: str) -> None:
         """Request an internal topic on the broker's own behalf, unless it is in flight already."""
         wanted = self._begin([name])
         if wanted:
-            log.info("asking the controller to create %s", name)
+            self._announce(wanted)
             self._channel.send(self._message([self._topic(name)]), lambda response: self._done(wanted, response))
+
+    def _announce(self, names: list[str]) -> None:
+        if self._lines.admits(logging.INFO, "requests to create topics"):
+            log.info("asking the controller to create %s", _shown(names))
 
     def _begin(self, names: Iterable[str]) -> list[str]:
         with self._lock:
@@ -111,26 +117,28 @@ class AutoTopicCreation:
     def _done(self, names: list[str], response: CreateTopicsResponse | EnvelopeResponse | None) -> None:
         """End a creation; `response` is None after a timeout."""
         if response is None:
-            log.warning("the automatic creation of %s timed out", _shown(names))
+            if self._lines.admits(logging.WARNING, "creations of topics timed out"):
+                log.warning("the automatic creation of %s timed out", _shown(names))
         elif isinstance(response, CreateTopicsResponse):
             for topic in response.topics:
                 # Why: clients ask for a coordinator until this broker's metadata has the topic.
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    log.warning("%s was not created: %s", topic.name, topic.error_message)
+                    self._log_failure(topic.name, topic.error_message)
         with self._lock:
             self._in_flight.difference_update(names)
+
+    def _log_failure(self, name: str, message: str | None) -> None:
+        if self._lines.admits(logging.WARNING, "topics were not created"):
+            log.warning("%s was not created: %s", name, message)
 
     def _done_for_streams(
         self, names: list[str], correlation_id: int, keep_errors_ms: int, response: EnvelopeResponse | None
     ) -> None:
         """End a creation, and keep why topics were not created."""
         errors = _errors_in(names, correlation_id, response)
-        for count, (name, message) in enumerate(errors.items()):
+        for name, message in errors.items():
             self._errors.put(name, message, keep_errors_ms)
-            if count < SHOWN_MAX:
-                log.warning("%s was not created: %s", name, message)
-        if len(errors) > SHOWN_MAX:
-            log.warning("%d more topics were not created", len(errors) - SHOWN_MAX)
+            self._log_failure(name, message)
         with self._lock:
             self._in_flight.difference_update(names)
 

@@ -26,11 +26,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from barnabas.common import digests
+from barnabas.common.logs import LogLimit
 from barnabas.protocol.errors import ErrorCode, MalformedMessageError, UnsupportedVersionError
 from barnabas.protocol.push_tags import Receiver, offset_of, receiver_bytes, receiver_of
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.push_state import PushState
+    from barnabas.common.clock import Clock
     from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
     from barnabas.protocol.messages.k05_stop_replica import StopReplicaRequest
     from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
@@ -50,9 +52,10 @@ TAIL_BYTES: Final = 256
 class PushGate:
     """See the module."""
 
-    def __init__(self, receiver: Receiver, state: PushState) -> None:
+    def __init__(self, receiver: Receiver, state: PushState, clock: Clock) -> None:
         self._receiver = receiver  # fixed before start: this process
         self.state = state  # fixed before start
+        self._lines = LogLimit(log, clock.monotonic_ns)  # fixed before start
         self._lock = threading.Lock()  # one push at a time
         self.broker_epoch = NOT_REGISTERED  # set by the lifecycle thread at each registration
         self._is_registered = threading.Event()  # set by the lifecycle thread at the first registration
@@ -79,7 +82,8 @@ class PushGate:
             try:
                 error, offset = self._check(message)
                 if error:
-                    log.warning("%s of controller %d refused: %s", name, message.controller_id, error.name)
+                    if self._lines.admits(logging.WARNING, f"{name}s refused: {error.name}"):
+                        log.warning("%s of controller %d refused: %s", name, message.controller_id, error.name)
                     return response(error_code=error)
                 if offset < self.state.metadata_offset:
                     self.late_count += 1
@@ -91,7 +95,8 @@ class PushGate:
                 self.state.note(message.controller_epoch, offset)
                 return carry_out()
             except (MalformedMessageError, UnsupportedVersionError) as mistake:
-                log.warning("%s refused: %s", name, mistake)
+                if self._lines.admits(logging.WARNING, f"{name}s refused, which cannot be decoded"):
+                    log.warning("%s refused: %s", name, mistake)
                 return response(error_code=ErrorCode.INVALID_REQUEST)
             except OSError as failure:
                 log.error("%s failed because of the disk: %s", name, failure)

@@ -22,6 +22,7 @@ from barnabas.broker.network.transport import PlainTransport
 from barnabas.broker.requests.request import ANONYMOUS, RequestContext
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S
+from barnabas.common.logs import LogLimit
 from barnabas.security.tls.errors import TlsError
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Connections:
     __slots__ = (
         "_gate",
         "_idle",
+        "_lines",
         "_metrics",
         "_now_ns",
         "_owner",
@@ -147,9 +149,10 @@ class Connections:
         self._gate = gate
         self._owner = owner
         self._now_ns = now_ns
+        self._lines = LogLimit(log, now_ns)
         # owner: processor
         self._raw = memoryview(bytearray(0 if settings.tls is None else TLS_BUFFER_BYTES))
-        self.handshakes = Handshakes(settings.handshakes_max, settings.handshake_timeout_ms, resume)
+        self.handshakes = Handshakes(settings.handshakes_max, settings.handshake_timeout_ms, resume, now_ns)
         self.by_fd: dict[int, Connection] = {}  # by descriptor; changed here only
         self._idle = IdleConnections((settings.idle_ms_max if settings.idle_ms_max >= 0 else LRU_MS) * NS_PER_MS)
         self.idle_step_s = self._idle.width_ns / NS_PER_S  # how exact the limit of idle connections is
@@ -229,7 +232,10 @@ class Connections:
             self.close(connection, str(failure))
             return False
         except Exception as bug:  # Why: what one certificate holds must not disturb other connections
-            log.exception("the TLS handshake of connection %s failed unexpectedly", connection.context.connection_id)
+            if self._lines.admits(logging.ERROR, f"TLS handshakes failed unexpectedly ({type(bug).__name__})"):
+                log.exception(
+                    "the TLS handshake of connection %s failed unexpectedly", connection.context.connection_id
+                )
             self.fail_handshake(connection, type(bug).__name__)
             return False
         connection.handshake = None
@@ -254,7 +260,7 @@ class Connections:
 
     def fail_handshake(self, connection: Connection, reason: str) -> None:
         """Close a connection whose TLS handshake failed."""
-        self.handshakes.log_failure(connection, reason, self._now_ns())
+        self.handshakes.log_failure(connection, reason)
         self._metrics.failed_authentication()
         self.close(connection, "")
 
@@ -279,14 +285,14 @@ class Connections:
         self._remove(connection)
         self._metrics.left(connection.client_software)
 
-    def close(self, connection: Connection, reason: str) -> None:
+    def close(self, connection: Connection, reason: str, level: int = logging.INFO) -> None:
         """Close a connection and drop its unsent output; a `reason` of "" logs nothing."""
         assert self._owner.is_current()
         if connection.is_closed:
             return
         connection.is_closed = True
-        if reason:
-            log.info("closing connection %s: %s", connection.context.connection_id, reason)
+        if reason and self._lines.admits(level, "connections closed"):
+            log.log(level, "closing connection %s: %s", connection.context.connection_id, reason)
         if self._gate is not None:
             self._gate.forget(connection)
             if connection.request is None:  # else a handler has its frame, until it answers

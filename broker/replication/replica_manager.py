@@ -36,6 +36,7 @@ from barnabas.broker.storage.log.log_types import (
     InvalidOffsetOrSequenceError,
     RecordValidationError,
 )
+from barnabas.common.logs import LogLimit
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -110,6 +111,7 @@ class ReplicaManager:
         self.registry = registry
         self.stats = BrokerTopicStats(registry)
         self.quotas = ReplicationQuotas(config, clock)
+        self._lines = LogLimit(log, clock.monotonic_ns)
         self.hosted = HostedPartitions(metadata_cache)
         self.idle_partitions = IdlePartitions(self.hosted, self.stats)
         self.isr_updates = IsrUpdates(registry, self.complete_delayed)
@@ -173,7 +175,9 @@ class ReplicaManager:
             )
         except ApiError as error:
             self._count_failed_append(tp, error, len(records))
-            if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._lines.admits(
+                logging.INFO, "batches out of order"
+            ):
                 log.info("%s", error.message)
             raise
         self.stats.topic(tp.topic).appended(info.size_in_bytes, info.record_count)

@@ -19,6 +19,7 @@ Rules
 7. The authorizer, if there is one, is asked before the API: for the rights that the whole request needs.
 8. Each answer is charged to the client's quotas, unless its API has done so (Produce, Fetch). The response names the
    wait that a quota imposes; the processor carries it out.
+9. Lines about closed connections and about bugs are limited (`LogLimit`): a client can cause any number of them.
 
 Threads: any handler, and any thread that completes a parked operation. All attributes are fixed before start, unless
 they say otherwise.
@@ -37,6 +38,7 @@ from barnabas.broker.authorization.nodes import is_node_by_listener
 from barnabas.broker.requests.answers import Close, Ending, NoReply, Reply
 from barnabas.broker.requests.parking import Answer, Park
 from barnabas.broker.requests.request import CLOSING, Action, Request
+from barnabas.common.logs import LogLimit
 from barnabas.protocol import headers
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError, UnsupportedVersionError
@@ -72,6 +74,10 @@ def wake_all(to_wake: list[Responses]) -> None:
     for responses in to_wake:
         responses.wake()
     to_wake.clear()
+
+
+def _api_name(request: Request) -> str:
+    return request.api.name if request.api is not None else f"API key {request.header.api_key}"
 
 
 def _throttled(answer: Ending, ms: int) -> Ending:
@@ -118,6 +124,7 @@ class Dispatcher:
         self._services = services
         self._request_log = request_log
         self._now_ns = clock.monotonic_ns
+        self._lines = LogLimit(log, clock.monotonic_ns)
         self._decoders: dict[int, Callable[..., Any]] = {}  # by API key and version; grows, entries never change
         self._to_wake: dict[int, list[Responses]] = {}  # by thread; each handler has an entry of its own
 
@@ -224,21 +231,24 @@ class Dispatcher:
         try:
             return Reply(make(request.message, header.api_version, error.code, error.message))
         except Exception:
-            log.exception("%s v%d has no error response", api.name, header.api_version)
+            if self._lines.admits(logging.ERROR, f"{api.name} has no error response"):
+                log.exception("%s v%d has no error response", api.name, header.api_version)
             return Close(f"no way to answer {error.code.name}")
 
     def _bug_answer(self, request: Request, error: Exception) -> Reply | Close:
         """Log a bug and return its answer (rule 3)."""
         header = request.header
-        log.error(
-            "%s v%d, correlation id %d from client=%s, connection %s, failed with an unexpected error",
-            request.api.name if request.api is not None else header.api_key,
-            header.api_version,
-            header.correlation_id,
-            header.client_id,
-            request.context.connection_id,
-            exc_info=error,
-        )
+        name = _api_name(request)
+        if self._lines.admits(logging.ERROR, f"{name} requests failed with an unexpected {type(error).__name__}"):
+            log.error(
+                "%s v%d, correlation id %d from client=%s, connection %s, failed with an unexpected error",
+                name,
+                header.api_version,
+                header.correlation_id,
+                header.client_id,
+                request.context.connection_id,
+                exc_info=error,
+            )
         return self._error_answer(request, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _park(self, request: Request, park: Park) -> None:
@@ -302,13 +312,15 @@ class Dispatcher:
             request.action = Action.CLOSE
             if answer.error_codes is not None:
                 self._request_log.closed(request, answer.error_codes)
-            log.log(
-                answer.level,
-                "closing connection %s instead of answering %s: %s",
-                request.context.connection_id,
-                request.api.name if request.api is not None else "a request",
-                answer.reason or "no answer may be sent",
-            )
+            name = _api_name(request)
+            if self._lines.admits(answer.level, f"connections closed instead of answering {name}"):
+                log.log(
+                    answer.level,
+                    "closing connection %s instead of answering %s: %s",
+                    request.context.connection_id,
+                    name,
+                    answer.reason or "no answer may be sent",
+                )
         # Why dropped: parked requests are many, and these values are large.
         request.message = None
         request.buffer = None
@@ -346,10 +358,12 @@ class Dispatcher:
             try:
                 self._encode(request, substitute)
             except Exception:
-                log.exception("the error response cannot be encoded either; closing the connection")
+                if self._lines.admits(logging.ERROR, f"error responses of {_api_name(request)} cannot be encoded"):
+                    log.exception("the error response cannot be encoded either; closing the connection")
 
     def _refuse(self, request: Request, reason: str) -> None:
-        log.warning("closing connection %s: %s", request.context.connection_id, reason)
+        if self._lines.admits(logging.WARNING, "connections closed, since a request cannot be understood"):
+            log.warning("closing connection %s: %s", request.context.connection_id, reason)
         request.action = Action.CLOSE
         request.buffer = None
         request.api_local_done_ns = request.api_remote_done_ns = self._now_ns()

@@ -3,12 +3,12 @@
 Rules
 1. A response that carries an error gets a line, `Request 1557 from client=producer_app failed with ...`. It is at INFO,
    or at DEBUG for codes that only tell a client what to do next (`ROUTINE`; on a controller, `ELECTION_CODES`
-   too).
+   too). Lines of one API with the same codes are limited (`LogLimit`): a client can repeat a request for ever.
 2. Every completed request gets a line, `Completed request:{...}` in Kafka's JSON, if `kafka.request.logger` is set to
    DEBUG, or `kafka.request.logger.<API>` for one API. The bodies are converted right after decoding and before sending
    (`wants`), since handlers drop them.
-3. A request slower than `barnabas.slow.request.ms` gets a line at WARN from `kafka.request.slow.logger`. The wait of a
-   request that waits on purpose (`WAITING`) does not count.
+3. A request slower than `barnabas.slow.request.ms` gets a line at WARN from `kafka.request.slow.logger`; those of one
+   API are limited, too. The wait of a request that waits on purpose (`WAITING`) does not count.
 4. `slow` and `errors` keep the latest requests of either kind for the live page; `slow` keeps the slowest since the
    last `take_slow` too.
 5. Error codes are found in the message's fields named `error_code`, by a function created once for each class.
@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.broker.requests.error_codes import error_codes_of
 from barnabas.broker.requests.request_json import completed_json, header_json, message_json
 from barnabas.common import logs
-from barnabas.common.clock import NS_PER_MS
-from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER
+from barnabas.common.clock import NS_PER_MS, Clock, SystemClock
+from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER, LogLimit
 from barnabas.common.threads import SHARED_INT_MAX
 from barnabas.metrics.client_ids import bounded
 from barnabas.metrics.table import catalogue
@@ -139,11 +139,15 @@ class RequestLog:
         slow_ms: int = -1,
         table: Table | None = None,
         routine: frozenset[ErrorCode] = frozenset(),
+        clock: Clock | None = None,
     ) -> None:
         """`routine` has codes that are routine in this process, besides `ROUTINE`."""
         self._routine = ROUTINE | routine  # fixed before start
         self.metrics = metrics  # fixed before start
         self._registry = registry  # fixed before start
+        now_ns = (clock or SystemClock()).monotonic_ns
+        self._error_lines = LogLimit(log, now_ns)  # fixed before start
+        self._slow_lines = LogLimit(slow_log, now_ns)  # fixed before start
         self.slow: list[SlowRequest] = []  # `_keep` adds to it, on any processor
         self.errors: list[FailedRequest] = []  # likewise, on any thread that answers
         self._slow_ns = _slow_ns(slow_ms)  # replaced whole by `set_slow_ms`
@@ -265,12 +269,8 @@ class RequestLog:
         if is_slow:
             if self._registry is not None:
                 self._registry.counter(catalogue.SLOW_REQUESTS, request=api.name).inc()
-            slow_log.warning(
-                "Slow request: %s v%d, correlation id %d from client=%s, connection %s: %s",
-                *slow[:5],
-                ", ".join(f"{name}TimeMs={ms:.3f}" for name, ms in _shown(slow)),
-                extra={"fields": slow.describe()},
-            )
+            if self._slow_lines.admits(logging.WARNING, f"slow {api.name} requests"):
+                _log_slow(slow)
 
     def _log_errors(self, request: Request, codes: Iterable[int]) -> None:
         codes = sorted(codes)
@@ -289,7 +289,7 @@ class RequestLog:
             )
             _keep(self.errors, failed)
         level = logging.DEBUG if is_routine else logging.INFO
-        if not log.isEnabledFor(level):
+        if not self._error_lines.admits(level, f"{api.name} requests failed with {', '.join(names)}"):
             return
         log.log(
             level,
@@ -314,6 +314,15 @@ class RequestLog:
 def _client_of(header: RequestHeader) -> str | None:
     """Return a client id as it is kept (rule 4)."""
     return header.client_id if header.client_id is None else bounded(header.client_id)
+
+
+def _log_slow(slow: SlowRequest) -> None:
+    slow_log.warning(
+        "Slow request: %s v%d, correlation id %d from client=%s, connection %s: %s",
+        *slow[:5],
+        ", ".join(f"{name}TimeMs={ms:.3f}" for name, ms in _shown(slow)),
+        extra={"fields": slow.describe()},
+    )
 
 
 def _keep(ring: list[Any], item: SlowRequest | FailedRequest) -> None:

@@ -77,7 +77,8 @@ def preprocess(
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             outcomes.append(check(dynamic, resource))
         except ApiError as error:
-            log.info("refused a config change of %s %s: %s", *key, error.message or error.code.name)
+            if dynamic.refusals.admits(logging.INFO, f"config changes refused with {error.code.name}"):
+                log.info("refused a config change of %s %s: %s", *key, error.message or error.code.name)
             outcomes.append(Outcome(error.code, error.message or error.code.message))
     return outcomes
 

@@ -13,18 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.broker.settings.dynamic_config import synonyms_of
 from barnabas.common import logs
 from barnabas.config.resources.client_metrics import CLIENT_METRICS_KEYS
-from barnabas.config.secrets.sensitive import broker_row
+from barnabas.config.secrets.sensitive import AUTHORIZER_KEYS, broker_row
 from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
 
 if TYPE_CHECKING:
     from barnabas.config import Config, GroupConfig, TopicConfig
     from barnabas.config.resources.client_metrics import ClientMetricsConfig
     from barnabas.config.resources.overridable import Overridable
+
+
+#: The keys that every broker has: Kafka's brokers do not know those of the authorizer.
+_OWN_KEYS: Final = {name: key for name, key in BROKER_KEYS.items() if name not in AUTHORIZER_KEYS}
 
 
 class Source(IntEnum):
@@ -119,10 +123,10 @@ class ConfigDescriber:
         }  # fmt: skip
         known = [
             self._broker_entry(key, key.to_text(config.values[key.name]))
-            for key in BROKER_KEYS.values()
+            for key in _OWN_KEYS.values()
             if not key.internal or key.name in set_here
         ]
-        return known + [self._other_entry(name, text) for name, text in set_here.items() if name not in BROKER_KEYS]
+        return known + [self._other_entry(name, text) for name, text in set_here.items() if name not in _OWN_KEYS]
 
     def all_brokers(self) -> list[Entry]:
         """Return the dynamic configs of all brokers."""
@@ -144,7 +148,7 @@ class ConfigDescriber:
     @staticmethod
     def loggers() -> list[Entry]:
         """Return the loggers of this process and their levels."""
-        return [Entry(name, logs.level_of(name), Source.DYNAMIC_BROKER_LOGGER) for name in logs.logger_names()]
+        return [Entry(name, logs.level_of(name), Source.DYNAMIC_BROKER_LOGGER, doc="") for name in logs.logger_names()]
 
     def _overridable(self, key: Key, config: Overridable, own: Source) -> Entry:
         text = key.to_text(config.values[key.name])
@@ -165,7 +169,7 @@ class ConfigDescriber:
 
         The value of an unknown key is hidden, since it might be a secret. As in Kafka, all of them are read-only.
         """
-        key = broker_row(name)
+        key = None if name in AUTHORIZER_KEYS else broker_row(name)
         is_hidden = key is None or key.sensitive
         places = (
             (self._dynamic.broker_overrides(), Source.DYNAMIC_BROKER),

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.logs import LogLimit
 from barnabas.config.effect import protects, warnings, warnings_of_listeners
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import (
@@ -97,7 +99,8 @@ Check = Callable[["Config"], None]
 class DynamicConfig:
     """The dynamic configs of every resource, as of the last push."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        self.refusals = LogLimit(log, (clock or SystemClock()).monotonic_ns)  # of changes that clients ask for
         self.config = config  # fixed before start; its values are replaced by apply_records
         self._file = config.with_overrides({})  # fixed before start
         used = {name.upper() for name in (*config.controller_listener_names, config.inter_broker_listener_name)}

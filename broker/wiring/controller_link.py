@@ -57,7 +57,7 @@ class ControllerLink:
         self.controllers = ControllerNodes(config.controller_voters(), config.controller_listener_names)
         self.controllers.followers += [self.lifecycle.follow, *(channel.follow for channel in self._channels)]
         receiver = Receiver(context.cluster_id, context.broker_id, self.lifecycle.incarnation_id)
-        self.push_gate = PushGate(receiver, self.push_state)
+        self.push_gate = PushGate(receiver, self.push_state, context.clock)
         self.producer_ids = ProducerIds(context.broker_id, self.broker_epoch, self.forwarding)
         self.isr_changes = AlterPartitions(
             context.broker_id, self.broker_epoch, self._alter_partition, context.scheduler

@@ -38,7 +38,9 @@ class Network:
     def __init__(self, config: Config, registry: Registry, clock: Clock, expiry: ExpiryLog | None = None) -> None:
         self._config = config  # fixed before start
         self.channel = RequestChannel(config.queued_max_requests, CONTROL_PLANE_REQUESTS_MAX)
-        self.request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
+        self.request_log = RequestLog(
+            RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE, clock=clock
+        )
         self.client_quotas = ClientQuotas.of(config, clock, QuotaPlugin.of(config, clock))
         self.tls = TlsEndpoints(config.originals, clock.wall_ms, awaits_settings=True, expiry=expiry)
         self.sasl = SaslSources()

@@ -151,7 +151,7 @@ def place_replicas(
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(candidates)} broker(s) are registered.",
+            f"{len(candidates)} broker(s) are registered or some brokers have all their log directories cordoned.",
         )
     racks = _Racks(candidates, rng)
     return [racks.place(replication_factor) for _ in range(partition_count)]

@@ -44,7 +44,8 @@ def alter_reassignments(
                 record = _alter_one(view, topic.name, wanted, request.allow_replication_factor_change)
                 records += [] if record is None else [record]
             except ApiError as error:
-                failure = Failure.of(error)
+                # Why not the code's own text: Kafka sends none, and its tools then show what the code means.
+                failure = Failure(error.code, None if error.message == error.code.message else error.message)
             results.append(
                 alter_wire.ReassignablePartitionResponse(
                     partition_index=wanted.partition_index,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import resource
 import socket
 import threading
@@ -14,6 +15,7 @@ from barnabas.broker.network.unauthenticated.share import Share
 from barnabas.broker.network.unauthenticated.steps import Steps
 from barnabas.broker.processors import INBOX_SIZE
 from barnabas.common.clock import NS_PER_MS
+from barnabas.common.logs import LINES_MAX
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
@@ -134,6 +136,16 @@ def test_an_address_has_a_limit() -> None:
         eventually("they are gone", lambda: network.server.quotas.total() == 0)
         with network.client() as fourth:
             assert fourth.heartbeat("ok") == ErrorCode.NONE
+
+
+def test_an_address_over_its_limit_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with Network(max_connections_per_ip=1) as network, network.client() as first:
+        first.heartbeat("ok")
+        for _ in range(LINES_MAX + 20):
+            with network.client() as another:
+                assert another.is_closed_by_server()
+    assert sum("rejected connection" in message for message in caplog.messages) == LINES_MAX
 
 
 def test_under_load_few_wait_for_a_processor_and_those_that_left_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import pytest
 from barnabas.broker.processors import SLEEP_S
 from barnabas.broker.requests.request import Request
 from barnabas.common.clock import FakeClock
+from barnabas.common.logs import LINES_MAX
 from barnabas.protocol.errors import ErrorCode
 from tests.support.broker.network import (
     FETCH,
@@ -193,6 +194,16 @@ def test_garbage_closes_its_own_connection(
         bystander.heartbeat("ok")
     assert len(caplog.records) == 1, "one line in the log"
     assert "closing connection" in caplog.text
+
+
+def test_clients_that_send_garbage_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), Network(num_network_threads=1) as network:
+        for _ in range(LINES_MAX + 20):
+            with network.client() as client:
+                client.send(BAD_STREAMS["least size"])
+                assert client.is_closed_by_server()
+    lines = [record for record in caplog.records if record.message.startswith("closing connection")]
+    assert [record.levelno for record in lines] == [logging.WARNING] * LINES_MAX
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 20])

@@ -1,7 +1,7 @@
 """`barnabas acl explain`: which rule decides, and why the others do not.
 
-The ACLs come from the cluster (DescribeAcls) and are judged here by the rules that the brokers use (AclRules). The
-settings super.users and allow.everyone.if.no.acl.found come from DescribeConfigs of a broker.
+The ACLs come from the cluster (DescribeAcls) and are judged here by the rules that the brokers use (AclRules). Brokers
+tell nobody super.users and allow.everyone.if.no.acl.found. So what they may change is said (`unless`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import NamedTuple
 import click
 
 from barnabas.cli.address import bootstrap_option
-from barnabas.cli.cluster_nodes import ask_any
-from barnabas.cli.errors import UserError
 from barnabas.cli.output import json_option, show_json
 from barnabas.cli.security.acl_requests import describe_acls
 from barnabas.cli.security.acl_words import (
@@ -24,17 +22,12 @@ from barnabas.cli.security.acl_words import (
     parse_user,
     resource_word,
 )
-from barnabas.cli.security.answers import check
-from barnabas.protocol.messages.k03_metadata import MetadataRequest
-from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.security.acls.filters import AclFilter
 from barnabas.security.acls.index import AclIndex
-from barnabas.security.acls.rules import INCLUDED_IN, AclRules, Decision, Reason, canonical_host, parse_super_users
+from barnabas.security.acls.rules import INCLUDED_IN, AclRules, Decision, Reason, canonical_host
 from barnabas.security.principal import WILDCARD
 from barnabas.security.values import ANY_HOST, AclBinding, AclOperation, PatternType, PermissionType
 
-METADATA_VERSION, CONFIGS_VERSION = 12, 4
-BROKER_RESOURCE = 4
 SUPER_USERS, ALLOW_EVERYONE = "super.users", "allow.everyone.if.no.acl.found"
 LOCALHOST = "127.0.0.1"
 
@@ -67,9 +60,7 @@ def explain(principal: str, operation: str, resource: str, host: str, bootstrap:
     question = Question(parse_user(principal), host, parse_operation(operation), parse_resource(resource))
     wanted = AclFilter(question.resource.type, question.resource.name, PatternType.MATCH)
     acls = describe_acls(bootstrap, wanted)
-    super_users, allows_by_default = _settings(bootstrap)
-    rules = AclRules(AclIndex(acls), super_users, allows_by_default=allows_by_default)
-    decision = rules.decide(question.principal, host, question.operation, *question.resource)
+    decision = AclRules(AclIndex(acls)).decide(question.principal, host, question.operation, *question.resource)
     others = [(acl, why_not(question, acl, decision)) for acl in acls if acl != decision.acl]
     if as_json:
         row = {
@@ -77,6 +68,7 @@ def explain(principal: str, operation: str, resource: str, host: str, bootstrap:
             "allowed": decision.is_allowed,
             "reason": decision.reason.value,
             "why": why(question, decision, len(acls)),
+            "unless": unless(question, decision, len(acls)),
             "rule": acl_line(decision.acl) if decision.acl else None,
             "others": [{"rule": acl_line(acl), "why_not": text} for acl, text in others],
         }
@@ -84,6 +76,8 @@ def explain(principal: str, operation: str, resource: str, host: str, bootstrap:
     else:
         click.echo(f"{question}: {'ALLOWED' if decision.is_allowed else 'DENIED'}")
         click.echo(f"  {why(question, decision, len(acls))}")
+        if not decision.is_allowed:
+            click.echo(f"  unless {unless(question, decision, len(acls))} (brokers do not tell)")
         if others:
             click.echo("The other rules that cover the resource:")
         for acl, text in others:
@@ -96,20 +90,24 @@ def why(question: Question, decision: Decision, count: int) -> str:
     """Return why it is decided so, in one line."""
     resource = resource_word(*question.resource)
     match decision.reason:
-        case Reason.SUPER_USER:
-            return f"{question.principal} is in super.users, so it may do everything"
-        case Reason.DEFAULT_ALLOW:
-            return f"no rule covers {resource}, and {ALLOW_EVERYONE} is true"
         case Reason.DEFAULT_DENY if count:
             return (
                 f"{count} rule{'' if count == 1 else 's'} cover{'s' if count == 1 else ''} {resource}, but none "
                 f"allows this"
             )
         case Reason.DEFAULT_DENY:
-            return f"no rule covers {resource}, and {ALLOW_EVERYONE} is false"
+            return f"no rule covers {resource}"
         case _:
             assert decision.acl is not None
             return f"rule: {acl_line(decision.acl)}{_included(question, decision.acl)}"
+
+
+def unless(question: Question, decision: Decision, count: int) -> str | None:
+    """Return which settings of the brokers would allow it all the same; None if it is allowed."""
+    if decision.is_allowed:
+        return None
+    is_super_user = f"{question.principal} is in {SUPER_USERS}"
+    return is_super_user if count else f"{is_super_user}, or {ALLOW_EVERYONE} is true"
 
 
 def _included(question: Question, acl: AclBinding) -> str:
@@ -120,8 +118,6 @@ def _included(question: Question, acl: AclBinding) -> str:
 
 def why_not(question: Question, acl: AclBinding, decision: Decision) -> str:
     """Return why an ACL that covers the resource does not decide."""
-    if decision.reason is Reason.SUPER_USER:
-        return "a super user needs no rule"
     if acl.principal not in (question.principal, WILDCARD):
         return "another principal"
     if acl.host != ANY_HOST and canonical_host(acl.host) != canonical_host(question.host):
@@ -134,26 +130,3 @@ def why_not(question: Question, acl: AclBinding, decision: Decision) -> str:
     if decision.acl is not None and decision.acl.permission is PermissionType.DENY:
         return "a deny counts before it" if acl.permission is PermissionType.ALLOW else "it denies too"
     return "it allows too"
-
-
-def _settings(bootstrap: str) -> tuple[frozenset[str], bool]:
-    """Return super.users and allow.everyone.if.no.acl.found of a broker."""
-    brokers = ask_any(bootstrap, MetadataRequest(topics=[]), METADATA_VERSION).brokers
-    if not brokers:
-        raise UserError(f"{bootstrap} knows no broker yet")
-    # Why the empty name: any broker answers it; the defaults of its file are among a broker's own values only.
-    first = min(brokers, key=lambda broker: int(broker.node_id))
-    resource = DescribeConfigsResource(
-        resource_type=BROKER_RESOURCE,
-        resource_name=str(first.node_id),
-        configuration_keys=[SUPER_USERS, ALLOW_EVERYONE],
-    )
-    request = DescribeConfigsRequest(resources=[resource])
-    (found,) = ask_any(f"{_bracketed(first.host)}:{first.port}", request, CONFIGS_VERSION).results
-    check(found.error_code, found.error_message, f"broker {first.node_id}")
-    values = {entry.name: entry.value or "" for entry in found.configs}
-    return parse_super_users(values.get(SUPER_USERS, "")), values.get(ALLOW_EVERYONE, "").lower() == "true"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -18,6 +18,9 @@ from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TO
 #: What is shown in place of a secret, as Kafka's Password.toString.
 HIDDEN: Final = "[hidden]"
 
+#: What only the authorizer reads: for Kafka's brokers these keys are unknown, and who rules is told to nobody.
+AUTHORIZER_KEYS: Final = frozenset({"allow.everyone.if.no.acl.found", "super.users"})
+
 _TOPIC: Final = 2
 _BROKER: Final = 4
 _GROUP: Final = 32
@@ -46,7 +49,7 @@ def is_sensitive(resource_type: int, name: str) -> bool:
     if resource_type in _OPEN:
         return False
     find = _ROWS.get(resource_type)
-    row = None if find is None else find(name)
+    row = None if find is None or name in AUTHORIZER_KEYS else find(name)
     return row is None or row.sensitive
 
 

@@ -342,10 +342,7 @@ class GroupCoordinator:
 
     def describe_consumer_group(self, group_id: str, read: Callable[[ConsumerGroup], T]) -> T:
         """Have `read` read a consumer group, quickly, under its shard's lock. Raises ApiError."""
-        shard = self._shard(group_id)
-        if shard is None:
-            raise ApiError(_no_shard(group_id))
-        return shard.describe_consumer_group(group_id, read)
+        return self.shard_of(group_id).describe_consumer_group(group_id, read)
 
     # Share groups (KIP-932) and streams groups (KIP-1071)
 

@@ -304,11 +304,16 @@ class Shard:
         with self._lock:
             if error := self._core.committed_gate_locked():
                 self._core.answer_locked(reply, ApiError(error))
-            elif group_id in self.share_groups or group_id in self.streams_groups:
-                refusal = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            elif refusal := self._other_kind_locked(group_id):
                 self._core.answer_locked(reply, refusal)
             else:
                 self._consumers.heartbeat(group_id, request, reply)
+
+    def _other_kind_locked(self, group_id: str) -> ApiError | None:
+        """Return why this is no id of a consumer group, if a share group or a streams group has it."""
+        if group_id in self.share_groups or group_id in self.streams_groups:
+            return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return None
 
     def streams_heartbeat(
         self, group_id: str, request: StreamsHeartbeat, reply: Completion[StreamsHeartbeatResult | ApiError]
@@ -448,6 +453,8 @@ class Shard:
         with self._lock:
             if error := self._core.committed_gate_locked():
                 raise ApiError(error)
+            if refusal := self._other_kind_locked(group_id):
+                raise refusal
             return read(self._consumers.find(group_id))
 
     def describe_share_group(self, group_id: str, read: Callable[[ShareGroup], T]) -> T:

@@ -77,7 +77,7 @@ class Logins:
         self._bound(connection)
         self._begun[connection] = now_ns + LOGIN_TIMEOUT_NS
         while len(self._begun) > BEGUN_MAX:
-            self._give_up(next(iter(self._begun)), "too many logins, and this one is the oldest", now_ns)
+            self._give_up(next(iter(self._begun)), "too many logins, and this one is the oldest")
 
     def count(self) -> int:
         """Return how many have begun and are not complete, or have failed and wait for their end."""
@@ -104,7 +104,7 @@ class Logins:
         if connection.gate is not None:
             connection.gate.release(connection)
         connection.is_muted = True
-        outgoing = self._receive(authenticator, frame, now_ns)
+        outgoing = self._receive(authenticator, frame)
         if authenticator.client_software is not None:
             self._connections.identify(connection, authenticator.client_software)
         if authenticator.is_failed:
@@ -112,19 +112,19 @@ class Logins:
         elif outgoing is not None:
             connection.outgoing = [outgoing]
         if authenticator.is_refused:
-            self._count(connection, now_ns)
+            self._count(connection)
         if authenticator.is_complete:
             self._complete(connection)
         return True
 
-    def hold(self, connection: Connection, now_ns: int) -> None:
+    def hold(self, connection: Connection) -> None:
         """Count the bytes of a connection's incomplete frame; close those that hold most if all hold too much."""
         size = connection.frames.held_bytes()
         self._held_bytes += size - self._held.pop(connection, 0)
         if size:
             self._held[connection] = size
         while self._held_bytes > HELD_BYTES_MAX:
-            self._give_up(max(self._held, key=lambda each: self._held[each]), "too much of incomplete frames", now_ns)
+            self._give_up(max(self._held, key=lambda each: self._held[each]), "too much of incomplete frames")
 
     def forget(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
@@ -136,12 +136,12 @@ class Logins:
         """Whether a login is complete; the client may expect no answer to its last message."""
         return connection.authenticator is not None and connection.authenticator.is_complete
 
-    def _receive(self, authenticator: SaslServerAuthenticator, frame: memoryview, now_ns: int) -> bytes | None:
+    def _receive(self, authenticator: SaslServerAuthenticator, frame: memoryview) -> bytes | None:
         """Let an authenticator take a frame; return what to send (rule 6)."""
         try:
             return authenticator.receive(frame)
         except Exception:
-            if self._metrics.logins.may_log(now_ns):
+            if self._metrics.logins.may_log(logging.ERROR):
                 log.exception("a login failed unexpectedly")
             authenticator.fail("unexpected error")
             return None
@@ -178,26 +178,26 @@ class Logins:
         for connection, due_ns in list(islice(self._begun.items(), CLOSES_MAX)):
             if due_ns > now_ns:
                 return
-            self._give_up(connection, "no login in time", now_ns)
+            self._give_up(connection, "no login in time")
 
     def _bound(self, connection: Connection) -> None:
         """Let the client's next frames be those of a login (rule 5)."""
         connection.frames.size_max = self._listener.settings.receive_bytes_max
         connection.frames.trusted_bytes = TRUSTED_BYTES
 
-    def _give_up(self, connection: Connection, reason: str, now_ns: int) -> None:
+    def _give_up(self, connection: Connection, reason: str) -> None:
         """Close a connection that has not logged in, unless its login has failed or it is closed already."""
         self.forget(connection)
         authenticator = connection.authenticator
         if authenticator is None or authenticator.is_failed or not self._connections.has(connection):
             return
         authenticator.fail(reason)
-        self._count(connection, now_ns)
+        self._count(connection)
         self._connections.close(connection, "")
 
     def _fail(self, connection: Connection, now_ns: int) -> None:
         self.forget(connection)
-        self._count(connection, now_ns)
+        self._count(connection)
         self.failed.append((now_ns, connection))
         if len(self.failed) > FAILED_MAX:
             self._connections.close(self.failed.popleft()[1], "")
@@ -205,13 +205,13 @@ class Logins:
     def _delay_ns(self) -> int:
         return self._listener.settings.failure_delay_ms * NS_PER_MS
 
-    def _count(self, connection: Connection, now_ns: int) -> None:
+    def _count(self, connection: Connection) -> None:
         """Count and log a failure once (rule 7)."""
         authenticator = connection.authenticator
         assert authenticator is not None
         if not authenticator.is_counted:
             authenticator.is_counted = True
-            self._metrics.logins.failed(authenticator, connection.context, now_ns)
+            self._metrics.logins.failed(authenticator, connection.context)
 
     def _complete(self, connection: Connection) -> None:
         authenticator = connection.authenticator

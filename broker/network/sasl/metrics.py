@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.common.clock import NS_PER_S
+from barnabas.common.logs import LogLimit
 from barnabas.metrics.table import catalogue as c
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.network")
 
-LINES_A_SECOND: Final = 10
+LINES_MAX: Final = 10  # of failed logins in PERIOD_S, where users and addresses are of interest
+PERIOD_S: Final = 10
 _SENSORS: Final = (
     c.SUCCESSFUL_AUTHENTICATION,
     c.FAILED_AUTHENTICATION,
@@ -40,10 +41,7 @@ class LoginMetrics:
         )
         self._once_only = registry.counter(c.SUCCESSFUL_AUTHENTICATION_NO_REAUTH, **self._labels)
         self._latency = registry.avg_max(c.REAUTHENTICATION_LATENCY, **self._labels)
-        # owner: processor
-        self._second = -1
-        self._lines = 0
-        self._suppressed = 0
+        self._lines = LogLimit(log, registry.now_ns, LINES_MAX, PERIOD_S)
 
     def succeeded(self, authenticator: SaslServerAuthenticator) -> None:
         """Count a login."""
@@ -56,10 +54,10 @@ class LoginMetrics:
         if session is not None and not session.can_authenticate_again:
             self._once_only.inc()
 
-    def failed(self, authenticator: SaslServerAuthenticator, context: RequestContext, now_ns: int) -> None:
+    def failed(self, authenticator: SaslServerAuthenticator, context: RequestContext) -> None:
         """Count a login that failed, and log it unless very many do."""
         (self._failed_again if authenticator.is_again else self._failed).record()
-        if self.may_log(now_ns):
+        if self.may_log(logging.INFO):
             log.info(
                 "Failed %sauthentication with /%s (channelId=%s) (%s)%s",
                 "re-" if authenticator.is_again else "",
@@ -69,19 +67,9 @@ class LoginMetrics:
                 f" by {authenticator.mechanism}" if authenticator.mechanism else "",
             )
 
-    def may_log(self, now_ns: int) -> bool:
-        """Return whether a line may be logged now; report how many were not, once they may be again."""
-        second = now_ns // NS_PER_S
-        if second != self._second:
-            self._second, self._lines = second, 0
-            if self._suppressed:
-                log.info("%d more authentications failed, whose lines were left out", self._suppressed)
-                self._suppressed = 0
-        self._lines += 1
-        if self._lines > LINES_A_SECOND:
-            self._suppressed += 1
-            return False
-        return True
+    def may_log(self, level: int) -> bool:
+        """Return whether a line about a failed login may be logged now."""
+        return self._lines.admits(level, "authentications failed")
 
     def remove(self) -> None:
         """Unregister the instruments of a processor that ended."""

@@ -7,7 +7,7 @@ Rules
    number. Others wait until one ends, and hold none; networks take turns (unauthenticated/fair_queue.py). While others
    wait, those that have waited for their clients longer than GRACE_NS are closed: an honest client needs milliseconds.
    So thousands of clients that come at once, after a restart, are served in their order.
-3. Failed handshakes are logged one line each, at most FAILURES_LOGGED in FAILURES_NS; the rest are counted in one line.
+3. Failed handshakes are logged one line each, at most LINES_MAX in PERIOD_S; the rest are counted in one line.
 
 Threads: the processor's own; any thread may call `count`.
 Source: Kafka's Selector (4.3), which bounds neither; the words of the log lines are Kafka's.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.network.unauthenticated.fair_queue import FairQueue
 from barnabas.common.clock import NS_PER_MS, NS_PER_S
+from barnabas.common.logs import LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.network")
 
 GRACE_NS: Final = NS_PER_S
-FAILURES_LOGGED: Final = 10
-FAILURES_NS: Final = 10 * NS_PER_S
+LINES_MAX: Final = 10
+PERIOD_S: Final = 10
 
 
 class Handshakes:
@@ -39,8 +40,7 @@ class Handshakes:
     __slots__ = (
         "_begun",
         "_count_max",
-        "_failures",
-        "_logged_until_ns",
+        "_lines",
         "_open",
         "_postponed",
         "_resume",
@@ -48,17 +48,18 @@ class Handshakes:
         "_turns",
     )
 
-    def __init__(self, count_max: int, timeout_ms: int, resume: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, count_max: int, timeout_ms: int, resume: Callable[[Connection], None], now_ns: Callable[[], int]
+    ) -> None:
         self._count_max = count_max  # fixed before start
         self._timeout_ns = timeout_ms * NS_PER_MS  # fixed before start
         self._resume = resume  # fixed before start
+        self._lines = LogLimit(log, now_ns, LINES_MAX, PERIOD_S)  # fixed before start
         # owner: processor
         self._open: dict[Connection, int] = {}  # when each began, the oldest first
         self._begun: dict[Connection, int] = {}  # those of them with a TLS session, likewise
         self._postponed: set[Connection] = set()  # those that may not begin yet
         self._turns: FairQueue[Connection] = FairQueue()  # whose turn it is among them; some may have ended
-        self._failures = 0  # since the log's present interval began
-        self._logged_until_ns = 0  # the end of that interval
 
     def count(self) -> int:
         """Return how many there are."""
@@ -110,15 +111,9 @@ class Handshakes:
             found.append(connection)
         return found
 
-    def log_failure(self, connection: Connection, reason: str, now_ns: int) -> None:
+    def log_failure(self, connection: Connection, reason: str) -> None:
         """Log a failed handshake (rule 3)."""
-        if now_ns >= self._logged_until_ns:
-            if self._failures > FAILURES_LOGGED:
-                log.info("%d more TLS handshakes have failed", self._failures - FAILURES_LOGGED)
-            self._failures = 0
-            self._logged_until_ns = now_ns + FAILURES_NS
-        self._failures += 1
-        if self._failures <= FAILURES_LOGGED:
+        if self._lines.admits(logging.INFO, "TLS handshakes failed"):
             context = connection.context
             log.info(
                 "Failed authentication with %s (channelId=%s) (SSL handshake failed: %s)",

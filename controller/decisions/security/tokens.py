@@ -80,7 +80,8 @@ def create_token(
             return Decision([], response)
         return Decision([], _created(response, former, secret))
     if _count(view, str(owner)) >= int(view.config.barnabas_delegation_tokens_per_owner_max):
-        log.info("refused a delegation token for %s, which has too many", ascii(str(owner)[:_SHOWN_MAX]))
+        # Why not at INFO: a client can repeat it for ever, and the request log has a line.
+        log.debug("refused a delegation token for %s, which has too many", ascii(str(owner)[:_SHOWN_MAX]))
         response.error_code = ErrorCode.POLICY_VIOLATION
         return Decision([], response)
     lifetime_ms = int(view.config.delegation_token_max_lifetime_ms)

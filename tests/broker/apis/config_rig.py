@@ -11,6 +11,7 @@ from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.broker.settings.dynamic_config import DynamicConfig
+from barnabas.common.clock import FakeClock
 from barnabas.config import Config
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.metadata_records import ConfigRecord
@@ -53,7 +54,7 @@ def make_services(**settings: str) -> Any:
         dynamic_config=DynamicConfig(config),
         metadata_cache=SimpleNamespace(snapshot=Snapshot(topics=topics)),
         channel=channel,
-        forwarding=ForwardingManager(config, channel, purgatory),
+        forwarding=ForwardingManager(config, channel, purgatory, FakeClock()),
     )
 
 

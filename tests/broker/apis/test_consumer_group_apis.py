@@ -125,6 +125,10 @@ def test_the_protocol_may_be_off(how: str) -> None:
     assert describe(rig, "g")[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_an_empty_group_id_is_invalid() -> None:
+    assert describe(Rig(), "")[0].error_code == ErrorCode.INVALID_GROUP_ID
+
+
 def test_a_coordinator_that_is_not_ready_says_so() -> None:
     rig = Rig(leads=False)
     assert heartbeat(rig).error_code == ErrorCode.NOT_COORDINATOR

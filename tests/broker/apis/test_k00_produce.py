@@ -8,14 +8,16 @@ import weakref
 
 import pytest
 
+from barnabas.broker.apis.k00_produce import ERRORS_SHOWN
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.requests.answers import Close, NoReply
 from barnabas.broker.requests.parking import Park
+from barnabas.common.logs import LINES_MAX
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.page.exposition import Exposition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_request
-from barnabas.protocol.messages.k00_produce import ProduceRequest
+from barnabas.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.security.values import QuotaEntity
@@ -136,11 +138,34 @@ def test_idempotent_batches_are_appended_once_and_in_order(rig):
     assert answered(rig, numbered(1)).base_offset == 1
 
 
+def test_batches_out_of_order_do_not_fill_the_log(rig, caplog):
+    caplog.set_level("INFO")
+    late = produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=7))
+    for _ in range(LINES_MAX + 20):
+        assert answered(rig, produce(batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0))).error_code == 0
+        assert answered(rig, late).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert caplog.text.count("Out of order sequence number") == LINES_MAX
+
+
 def test_acks_0_gets_no_response_and_an_error_closes_the_connection(rig):
     assert isinstance(rig.answer(produce(batch(b"a"), acks=0), 9), NoReply)
-    closed = rig.answer(produce(batch(b"a"), acks=0, partition=9), 9)
-    assert isinstance(closed, Close)
-    assert closed.error_codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    closing = rig.answer(produce(batch(b"a"), acks=0, partition=9), 9)
+    assert isinstance(closing, Close)
+    assert closing.error_codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert closing.reason == (
+        "error during produce request with correlation id 7 from client id tester with ack=0: "
+        "t-9 -> UNKNOWN_TOPIC_OR_PARTITION"
+    )
+
+
+def test_few_errors_of_a_request_with_acks_0_are_written_to_the_log(rig):
+    message = produce(batch(b"a"), acks=0)
+    message.topic_data[0].partition_data = [
+        PartitionProduceData(index=index, records=batch(b"a")) for index in range(9, 1_009)
+    ]
+    closing = rig.answer(message, 9)
+    assert closing.reason.count("UNKNOWN_TOPIC_OR_PARTITION") == ERRORS_SHOWN
+    assert closing.reason.endswith("t-13 -> UNKNOWN_TOPIC_OR_PARTITION and 995 more")
 
 
 def test_the_wrong_broker_names_the_leader(rig):

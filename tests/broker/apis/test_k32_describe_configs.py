@@ -13,6 +13,8 @@ import pytest
 from barnabas.broker.apis.k32_describe_configs import API
 from barnabas.broker.settings.config_describer import Source
 from barnabas.broker.settings.dynamic_config import ResourceType
+from barnabas.config.checks import STANDARD_AUTHORIZER
+from barnabas.config.secrets.sensitive import AUTHORIZER_KEYS
 from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS, Type
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -48,7 +50,11 @@ def places(config: Any) -> list[tuple[str, str | None, int]]:
     ("type_", "name", "keys"),
     [
         (ResourceType.TOPIC, "a", {name: key for name, key in TOPIC_KEYS.items() if not key.internal}),
-        (ResourceType.BROKER, "1", {name: key for name, key in BROKER_KEYS.items() if not key.internal}),
+        (
+            ResourceType.BROKER,
+            "1",
+            {name: key for name, key in BROKER_KEYS.items() if not key.internal and name not in AUTHORIZER_KEYS},
+        ),
         (ResourceType.GROUP, "g", GROUP_KEYS),
     ],
 )
@@ -191,12 +197,25 @@ def test_groups_and_client_metrics() -> None:
     }
 
 
+def test_the_keys_of_the_authorizer_are_hidden_and_listed_only_where_they_are_set() -> None:
+    services = make_services(
+        authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:root", allow_everyone_if_no_acl_found="true"
+    )
+    for name in ("super.users", "allow.everyone.if.no.acl.found"):
+        config = one(services, ResourceType.BROKER, "1", name)
+        assert (config.value, config.is_sensitive, config.read_only, config.config_type) == (None, True, True, 0)
+        assert (config.documentation, places(config)) == (None, [(name, None, 4)])
+        assert describe(make_services(), ResourceType.BROKER, "1", name).configs == []
+
+
 def test_loggers() -> None:
     logging.getLogger("barnabas.test.describe").setLevel(logging.ERROR)
     described = {c.name: c for c in describe(make_services(), ResourceType.BROKER_LOGGER, "1").configs}
     assert described["barnabas.test.describe"].value == "ERROR"
     assert described["barnabas.test.describe"].config_source == 6
     assert "root" in described
+    plain = describe(make_services(), ResourceType.BROKER_LOGGER, "1", docs=False).configs
+    assert {c.documentation for c in (*described.values(), *plain)} == {""}, "as Kafka's"
 
 
 @pytest.mark.parametrize("version", range(1, 5))
@@ -260,7 +279,7 @@ def test_an_unknown_type_makes_the_whole_request_invalid() -> None:
 
 def test_keys_of_this_project_are_described_too() -> None:
     names = {config.name for config in describe(make_services(), ResourceType.BROKER, "1").configs}
-    assert names >= {name for name in OWN_KEYS if not BROKER_KEYS[name].internal}
+    assert names >= {name for name in OWN_KEYS - AUTHORIZER_KEYS if not BROKER_KEYS[name].internal}
 
 
 def test_a_small_request_cannot_request_all_configs_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from barnabas.broker.apis.k44_incremental_alter_configs import API
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.settings.dynamic_config import ResourceType
+from barnabas.common.logs import LINES_MAX
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages.k44_incremental_alter_configs import (
@@ -77,6 +78,13 @@ def test_refusals(type_: int, name: str, change: tuple[str, int, str | None], co
     assert found == code
     assert message in str(text)
     assert services.channel.sent == []
+
+
+def test_refused_changes_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    same = [resource(ResourceType.TOPIC, "a", ("retention.ms", SET, "1"))] * (LINES_MAX + 20)
+    answer_of(API, make_services(), request(*same))
+    assert len(caplog.messages) == LINES_MAX
 
 
 def test_contradictions() -> None:

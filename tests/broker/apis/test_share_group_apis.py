@@ -16,6 +16,7 @@ from barnabas.broker.apis import (
     k15_describe_groups,
     k16_list_groups,
     k42_delete_groups,
+    k69_consumer_group_describe,
     k76_share_group_heartbeat,
     k77_share_group_describe,
     k90_describe_share_group_offsets,
@@ -37,6 +38,7 @@ from barnabas.protocol.messages.k09_offset_fetch import (
 from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.k16_list_groups import ListGroupsRequest
 from barnabas.protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.protocol.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, TopicPartitions
 from barnabas.protocol.messages.k77_share_group_describe import ShareGroupDescribeRequest
 from barnabas.protocol.messages.k92_delete_share_group_offsets import (
@@ -180,6 +182,11 @@ def test_what_older_apis_say_of_it(rig: Rig) -> None:
     heartbeat(rig)
     (old,) = rig.ask(k15_describe_groups, DescribeGroupsRequest(groups=["g"]), 6).groups
     assert (old.error_code, old.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
+    asked = ConsumerGroupDescribeRequest(group_ids=["g"])
+    (other,) = rig.ask(k69_consumer_group_describe, asked, 1).groups
+    assert (other.error_code, other.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a consumer group."
+    )  # fmt: skip
     (listed,) = rig.ask(k16_list_groups, ListGroupsRequest(types_filter=["SHARE"]), 5).groups
     assert (listed.group_id, listed.protocol_type, listed.group_state, listed.group_type) == (
         "g", "share", "Stable", "share",

@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.channels.forwarding import encode_principal, make_envelope
+from barnabas.common.logs import LINES_MAX
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request, response_parts
 from barnabas.protocol.messages import k19_create_topics as create_wire
@@ -103,6 +104,13 @@ def test_an_unusable_answer_becomes_an_error_of_each_topic(rig, answer, error):
     waiting = rig.answer(create(["a", "b"]), 7)
     rig.channel.sent[0][1](answer)
     assert [t.error_code for t in waiting.response.topics] == [error] * 2
+
+
+def test_answers_that_refuse_do_not_fill_the_log(rig, caplog):
+    for number in range(LINES_MAX + 20):
+        rig.answer(create(["a"]), 7)
+        rig.channel.sent[number][1](EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    assert caplog.text.count("the controller refused a forwarded request") == LINES_MAX
 
 
 def test_a_deletion_is_answered_when_the_topic_is_gone(rig):

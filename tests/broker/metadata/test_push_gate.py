@@ -12,6 +12,7 @@ import pytest
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.metadata.push_gate import NOT_REGISTERED
 from barnabas.broker.metadata.push_state import EPOCH_LEAP_MAX
+from barnabas.common.logs import LINES_MAX
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.limits import SMALL_BYTES
@@ -50,6 +51,13 @@ def is_unharmed(rig):
     held = rig.manager.partition(TP).log.log_end_offset == 1 and "t" in rig.cache.snapshot.topics
     answer = rig.answer(rig.leader_and_isr({"t": [state(1)]}), 7)
     return held and answer.error_code == ErrorCode.NONE and rig.log_manager.strays == []
+
+
+def test_refused_pushes_do_not_fill_the_log(rig, caplog):
+    caplog.set_level("INFO")
+    for _ in range(LINES_MAX + 20):
+        rig.answer(StopReplicaRequest(controller_epoch=1, broker_epoch=-1), 4)
+    assert caplog.messages == ["StopReplicaRequest of controller 0 refused: CLUSTER_AUTHORIZATION_FAILED"] * LINES_MAX
 
 
 @pytest.mark.parametrize("controller_epoch", [-1, 1, 2, EPOCH_MAX])

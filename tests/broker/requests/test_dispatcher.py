@@ -6,6 +6,7 @@ Also covers `requests/answers.py` and `requests/request.py`.
 from __future__ import annotations
 
 import gc
+import logging
 import struct
 import weakref
 from typing import Any
@@ -319,6 +320,26 @@ def test_a_large_request_that_its_api_does_not_admit_is_refused_before_it_is_dec
     (request,) = bench.responses.take_all()
     assert request.action is Action.CLOSE
     assert "is not for this process" in caplog.text
+
+
+def test_clients_that_are_refused_again_and_again_do_not_fill_the_log(
+    bench: DispatcherBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for _ in range(100):
+        bench.handle(heartbeat("ok")[:10])
+        bench.handle(heartbeat("bug"))
+    begins = ("closing connection a-b-0-1: ", "Heartbeat v4, correlation id", "Request 1 from client=test failed")
+    assert [sum(message.startswith(begin) for message in caplog.messages) for begin in begins] == [5, 5, 5]
+    assert len(caplog.messages) == 15
+
+
+def test_connections_closed_instead_of_an_answer_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench = DispatcherBench(answering(Close("no reason")))
+    for _ in range(100):
+        bench.handle(heartbeat("ok"))
+    assert caplog.messages == ["closing connection a-b-0-1 instead of answering Heartbeat: no reason"] * 5
 
 
 class AlwaysThrottled:

@@ -12,8 +12,9 @@ import pytest
 from barnabas.broker.requests.answers import NO_REPLY
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.request import Request, RequestContext
-from barnabas.broker.requests.request_log import ELECTION_CODES, RequestLog, error_name
+from barnabas.broker.requests.request_log import ELECTION_CODES, KEPT, RequestLog, error_name
 from barnabas.common import logs
+from barnabas.common.clock import FakeClock
 from barnabas.metrics.client_ids import bounded
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
@@ -48,8 +49,13 @@ def registry() -> Registry:
 
 
 @pytest.fixture
-def request_log(registry: Registry) -> RequestLog:
-    return RequestLog(RequestMetrics(registry), registry, table={12: HEARTBEAT, 1: FETCH})
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def request_log(registry: Registry, clock: FakeClock) -> RequestLog:
+    return RequestLog(RequestMetrics(registry), registry, table={12: HEARTBEAT, 1: FETCH}, clock=clock)
 
 
 @pytest.fixture
@@ -92,6 +98,40 @@ def test_errors_are_logged_with_client_and_api(request_log: RequestLog, caplog: 
     assert fields["errors"] == ("NOT_LEADER_OR_FOLLOWER",)
     (failed,) = request_log.errors
     assert (failed.api, failed.correlation_id, failed.errors) == ("Heartbeat", 1557, ("NOT_LEADER_OR_FOLLOWER",))
+
+
+def test_a_client_that_repeats_a_failing_request_does_not_fill_the_log(
+    request_log: RequestLog, registry: Registry, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    failing = HeartbeatResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for _ in range(2_305):
+        request_log.replied(finished(), failing)
+    request_log.replied(finished(FETCH), failing)
+    request_log.replied(finished(), HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
+    assert [message.count("NOT_LEADER_OR_FOLLOWER") for message in caplog.messages] == [1] * 6 + [0]
+    assert len(request_log.errors) == KEPT
+    errors = registry.meter(catalogue.ERRORS_PER_SEC, request="Heartbeat", error="NOT_LEADER_OR_FOLLOWER")
+    registry.collect()
+    assert errors.count == 2_305
+    caplog.clear()
+    clock.advance_ms(60_000)
+    request_log.replied(finished(), failing)
+    assert caplog.messages[0] == (
+        "... and 2300 more in a period of 60 s: Heartbeat requests failed with NOT_LEADER_OR_FOLLOWER"
+    )
+    assert len(caplog.messages) == 2
+
+
+def test_slow_requests_of_one_api_do_not_fill_the_log(
+    request_log: RequestLog, registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    request_log.set_slow_ms(10)
+    for _ in range(100):
+        request_log.completed(finished(), request_log.metrics.recorder())
+    assert len(caplog.messages) == 5
+    assert len(request_log.slow) == KEPT
+    assert registry.counter(catalogue.SLOW_REQUESTS, request="Heartbeat").count == 100
 
 
 def test_codes_that_the_api_knows_need_no_search(request_log: RequestLog, registry: Registry) -> None:

@@ -58,7 +58,8 @@ def test_a_single_broker_gets_every_replica() -> None:
         (
             brokers(0, 1),
             3,
-            "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered.",
+            "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some "
+            "brokers have all their log directories cordoned.",
         ),
     ],
 )

@@ -126,7 +126,7 @@ LONG = "a" * 250
             topic("t", 1, 4),
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached "
-            "because only 3 broker(s) are registered.",
+            "because only 3 broker(s) are registered or some brokers have all their log directories cordoned.",
         ),
         (
             create_wire.CreatableTopic(

@@ -207,7 +207,7 @@ class BrokerRig:
         self.leadership.listeners.append(self.listening)
         self.security = SecurityCache()
         self.push_state = PushState(self.fs, self.log_manager.directories, CLUSTER_ID)
-        self.push_gate = PushGate(Receiver(CLUSTER_ID, BROKER_ID, INCARNATION), self.push_state)
+        self.push_gate = PushGate(Receiver(CLUSTER_ID, BROKER_ID, INCARNATION), self.push_state, self.clock)
         self.push_gate.registered(BROKER_EPOCH)
         self.assignments = FakeAssignments()
         self.log_dir_moves = LogDirMoves(
@@ -266,7 +266,7 @@ class BrokerRig:
             purgatories=self.purgatories,
             fetch_sessions=FetchSessions(self.clock, self.registry, idle_partitions=self.manager.idle_partitions),
             quotas=ClientQuotas.of(self.config, self.clock),
-            forwarding=ForwardingManager(self.config, channel, self.purgatories.topic),
+            forwarding=ForwardingManager(self.config, channel, self.purgatories.topic, self.clock),
             table=TABLE,
             auto_topic_creation=AutoTopicCreation(self.config, channel, self.clock),
             producer_ids=self.producer_ids,

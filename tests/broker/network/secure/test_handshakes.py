@@ -9,13 +9,13 @@ import pytest
 
 from barnabas.broker.network.connection import Connection
 from barnabas.broker.network.secure.handshakes import (
-    FAILURES_LOGGED,
-    FAILURES_NS,
     GRACE_NS,
+    LINES_MAX,
+    PERIOD_S,
     Handshakes,
 )
 from barnabas.broker.requests.request import RequestContext
-from barnabas.common.clock import NS_PER_MS
+from barnabas.common.clock import NS_PER_MS, FakeClock
 
 TRANSPORT: Any = None
 
@@ -26,12 +26,12 @@ def connection(number: int = 1, address: str = "10.0.0.7") -> Connection:
 
 
 def make(count_max: int, timeout_ms: int = 1000) -> Handshakes:
-    return Handshakes(count_max, timeout_ms, lambda _: None)
+    return Handshakes(count_max, timeout_ms, lambda _: None, FakeClock().monotonic_ns)
 
 
 def test_those_that_may_not_begin_wait_until_one_ends() -> None:
     resumed: list[Connection] = []
-    handshakes = Handshakes(2, 1000, resumed.append)
+    handshakes = Handshakes(2, 1000, resumed.append, FakeClock().monotonic_ns)
     first, second, third, fourth = (connection(number) for number in range(4))
     for each in (first, second, third, fourth):
         handshakes.add(each, 0)
@@ -51,7 +51,7 @@ def test_those_that_may_not_begin_wait_until_one_ends() -> None:
 
 def test_networks_take_turns_among_those_that_may_not_begin() -> None:
     resumed: list[Connection] = []
-    handshakes = Handshakes(3, 1000, resumed.append)
+    handshakes = Handshakes(3, 1000, resumed.append, FakeClock().monotonic_ns)
     begun = [connection(number) for number in range(3)]
     flood = [connection(number) for number in range(3, 100)]
     honest = connection(100, "10.0.0.8")
@@ -64,7 +64,7 @@ def test_networks_take_turns_among_those_that_may_not_begin() -> None:
 
 def test_one_that_ends_before_it_begins_passes_its_turn_on() -> None:
     resumed: list[Connection] = []
-    handshakes = Handshakes(1, 1000, resumed.append)
+    handshakes = Handshakes(1, 1000, resumed.append, FakeClock().monotonic_ns)
     begun, gone, waiting = (connection(number) for number in range(3))
     assert [handshakes.may_begin(each, 0) for each in (begun, gone, waiting)] == [True, False, False]
     handshakes.end(begun)
@@ -98,14 +98,16 @@ def test_late_ones_expire() -> None:
 
 def test_failures_are_logged_sparingly(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    handshakes = make(9)
-    for _ in range(FAILURES_LOGGED + 5):
-        handshakes.log_failure(connection(), "no reason", 1)
-    handshakes.log_failure(connection(), "another", 1 + FAILURES_NS)
+    clock = FakeClock()
+    handshakes = Handshakes(9, 1000, lambda _: None, clock.monotonic_ns)
+    for _ in range(LINES_MAX + 5):
+        handshakes.log_failure(connection(), "no reason")
+    clock.advance_ms(PERIOD_S * 1000)
+    handshakes.log_failure(connection(), "another")
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == "Failed authentication with 10.0.0.7 (channelId=a-b-0-1) (SSL handshake failed: no reason)"
-    assert len(lines) == FAILURES_LOGGED + 2
+    assert len(lines) == LINES_MAX + 2
     assert lines[-2:] == [
-        "5 more TLS handshakes have failed",
+        "... and 5 more in a period of 10 s: TLS handshakes failed",
         "Failed authentication with 10.0.0.7 (channelId=a-b-0-1) (SSL handshake failed: another)",
     ]

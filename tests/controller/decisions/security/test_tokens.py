@@ -74,7 +74,7 @@ def test_renewers_are_users() -> None:
 
 
 def test_an_owner_has_a_bounded_number_of_tokens(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "barnabas.controller")
+    caplog.set_level("DEBUG", "barnabas.controller")
     rig = Rig(delegation_token_secret_key="secret", barnabas_delegation_tokens_per_owner_max="2")
     first = create(rig)
     assert create(rig).error_code == 0
