@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 OURS, THEIRS = "Barnabas", "Apache Kafka"
-KFAKE = "kfake"  # a column beside them, without targets
+KFAKE, TANSU = "kfake", "Tansu"  # columns beside them, without targets
 
 
 @dataclass(frozen=True, slots=True)
