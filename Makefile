@@ -240,7 +240,7 @@ bench: $(VENV)/installed test-tools ## compare with Apache Kafka on this machine
 # As users install it: the wheel, the sdist and the uncompiled sources, each in a separate environment.
 bench-installed: $(VENV)/installed test-tools ## the small requests of `bench`, on the packages as pip installs them (BENCH=options)
 	$(BIN)/python -m tools.packages --into build/packages
-	$(BIN)/python -m benchmarks --only small-32x2 --history build/packages/history.jsonl \
+	$(BIN)/python -m benchmarks --only small-32x2 --no-peers --history build/packages/history.jsonl \
 		$(foreach name,wheel sdist pure,--also $(name)=build/packages/$(name)/bin/barnabas) $(BENCH)
 
 format: $(VENV)/installed ## format the source

@@ -8,7 +8,6 @@ order changes from round to round. Rounds count once both systems are warm (`rou
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,20 +20,19 @@ from confluent_kafka import KafkaException
 from barnabas.common.clock import SystemClock
 from benchmarks.bench import FULL, QUICK, Bench, Measurement
 from benchmarks.harness import chosen, directory, systems_option
+from benchmarks.load import peers
 from benchmarks.load.clients import ClientError
 from benchmarks.load.load_generator import LoadGenerator, LoadGeneratorError
+from benchmarks.load.peers import PEERS
 from benchmarks.report.figures import KFAKE, OURS, THEIRS
 from benchmarks.report.plot import draw
 from benchmarks.report.runs import HISTORY, PICTURE, Run, append, versions
 from benchmarks.report.table import console, missed, table
 from benchmarks.rounds import Progress, Results, measure
-from benchmarks.systems import REPLICATED, SETTINGS, Make, System, barnabas, kfake, own_executable, remove, running
+from benchmarks.systems import REPLICATED, SETTINGS, Make, System, barnabas, own_executable, peer, remove, running
 from benchmarks.workloads import MEASUREMENTS
 from tests.support.kafka.kafka_jars import kafka_runtime
-from tests.support.language_programs import go_program
-from tests.support.programs import path_of
 
-KFAKE_SOURCES = Path(__file__).with_name("load") / "kfake"
 FAILURES = (AssertionError, ClientError, LoadGeneratorError, KafkaException, OSError)
 
 
@@ -43,7 +41,14 @@ FAILURES = (AssertionError, ClientError, LoadGeneratorError, KafkaException, OSE
 @click.option("--only", multiple=True, type=click.Choice(list(MEASUREMENTS)), help="Run only this measurement.")
 @systems_option
 @click.option("--also", multiple=True, metavar="NAME=BARNABAS", help="Add a column for another barnabas executable.")
-@click.option("--kfake", "has_kfake", is_flag=True, help="Add a column for franz-go's kfake, if Go is installed.")
+@click.option(
+    "--peer",
+    "wanted",
+    multiple=True,
+    type=click.Choice(list(PEERS)),
+    help="Add a column for this broker, too, if it can be had. [default: kfake, beside both systems]",
+)
+@click.option("--no-peers", is_flag=True, help="Leave these columns out.")
 @click.option("--quick", is_flag=True, help="Short runs, to try it out; not kept in the history.")
 @click.option("--check", is_flag=True, help="Fail if a target is missed.")
 @click.option("--history", type=click.Path(path_type=Path), default=HISTORY, help="Append the run to this file.")
@@ -55,7 +60,8 @@ def main(
     only: tuple[str, ...],
     systems: str,
     also: tuple[str, ...],
-    has_kfake: bool,
+    wanted: tuple[str, ...],
+    no_peers: bool,
     quick: bool,
     check: bool,
     history: Path,
@@ -68,11 +74,12 @@ def main(
     results: Results = {}
     with directory("bench") as where:
         makes = chosen(systems) | {name: barnabas(name, path) for name, path in others.items()}
-        if has_kfake and (command := kfake_command(progress)):
-            makes[KFAKE] = kfake(command)
-            others[KFAKE] = Path(*command)
-        bench = Bench(kafka_runtime(), LoadGenerator(where, clock), clock, QUICK if quick else FULL)
         measurements = {name: row for name, row in MEASUREMENTS.items() if not only or name in only}
+        if not no_peers and any(row.has_peers for row in measurements.values()):
+            for name, command in peers.commands(wanted or ((KFAKE,) if systems == "both" else ()), progress).items():
+                makes[name] = peer(name, command)
+                others[name] = Path(command[0])
+        bench = Bench(kafka_runtime(), LoadGenerator(where, clock), clock, QUICK if quick else FULL)
         limits = own_limits(bench, measurements, progress)
         failed = measure_all(bench, makes, measurements, rounds, where, progress, results)
     console().print(table(results))
@@ -108,15 +115,15 @@ def measure_all(
     left = dict.fromkeys(measurements)
     kinds = groupby(
         measurements.items(),
-        lambda item: (item[1].kind, item[1].starts_it, item[1].is_ours_only, item[1].has_kfake),
+        lambda item: (item[1].kind, item[1].starts_it, item[1].is_ours_only, item[1].has_peers),
     )
     try:
-        for (kind, starts_it, is_ours_only, has_kfake), same in kinds:
+        for (kind, starts_it, is_ours_only, has_peers), same in kinds:
             settings = SETTINGS if kind.brokers == 1 else {**SETTINGS, **REPLICATED}
             made = [
                 make(where / f"{index}-{kind.brokers}", kind, settings)
                 for index, (system, make) in enumerate(makes.items())
-                if (system != THEIRS or not is_ours_only) and (system != KFAKE or has_kfake)
+                if (system != THEIRS or not is_ours_only) and (system not in PEERS or has_peers)
             ]
             if not made:
                 for name, _ in same:
@@ -133,18 +140,6 @@ def measure_all(
     except KeyboardInterrupt:
         progress("stopped")
     return list(left)
-
-
-def kfake_command(progress: Progress) -> list[str]:
-    """Build kfake, if that has not been done; return its command, or nothing without Go or its modules."""
-    if path_of("go") is None:
-        progress("kfake is left out: go is not installed")
-        return []
-    try:
-        return go_program(KFAKE_SOURCES, "kfake")
-    except (AssertionError, subprocess.SubprocessError) as error:
-        progress(f"kfake is left out: {error}")
-        return []
 
 
 @contextmanager
@@ -169,7 +164,7 @@ def own_limits(bench: Bench, measurements: Mapping[str, Measurement], progress: 
 
 def _named_executable(text: str) -> tuple[str, Path]:
     name, _, path = text.partition("=")
-    if not name or not os.access(path, os.X_OK) or name in (OURS, THEIRS, KFAKE):
+    if not name or not os.access(path, os.X_OK) or name in (OURS, THEIRS, *PEERS):
         raise click.BadParameter(f"{text}: NAME=PATH needs an unused name and an executable", param_hint="--also")
     return name, Path(path).absolute()
 

@@ -134,7 +134,7 @@ class Measurement:
     kind: Kind = field(default_factory=Kind)  # of the system
     starts_it: bool = False  # the measurement starts and stops the system itself
     is_ours_only: bool = False  # Apache Kafka is not measured
-    has_kfake: bool = False  # kfake is measured, too, if it is asked for
+    has_peers: bool = False  # other brokers are measured, too (`load/peers.py`)
     own_limit: Callable[[Bench], OwnLimit] | None = None
 
 

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from barnabas.cluster import HOST, free_ports, read_cluster_file
 from barnabas.common.processes.ports import is_free
-from benchmarks.report.figures import KFAKE, OURS, THEIRS
+from benchmarks.report.figures import OURS, THEIRS
 from benchmarks.security import acls
 from benchmarks.security.access import OPEN, USER, Access, access_to, apache_properties, scram_options, secure
 from tests.support.kafka.apache_cluster import ApacheCluster
@@ -32,6 +32,7 @@ from tests.support.wire import listed_brokers
 
 USABLE_TIMEOUT_MS = 120_000
 END_TIMEOUT_S = 60
+PORT = "{port}"  # in the command of another make: where its port stands
 FREE_PORTS_TRIED = 20  # at least one of them should be followed by free ports
 SETTINGS = {
     "num.partitions": "6",
@@ -272,12 +273,12 @@ class ApacheMany:
 
 
 @dataclass(slots=True)
-class Kfake:
-    """One broker of franz-go's kfake. It keeps its records in memory, and has no settings of ours."""
+class Peer:
+    """One broker of another make (`load/peers.py`). It keeps its records in memory, and has no settings of ours."""
 
     directory: Path
     command: Sequence[str]
-    name: str = KFAKE
+    name: str
     access: Access = OPEN
     _port: int = 0
     _child: subprocess.Popen[bytes] | None = None
@@ -304,7 +305,7 @@ class Kfake:
 
     def launch(self) -> None:
         """Start the process."""
-        command = tied_to_parent([*self.command, str(self._port)])
+        command = tied_to_parent([word.replace(PORT, str(self._port)) for word in self.command])
         self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     def await_usable(self) -> None:
@@ -356,12 +357,12 @@ def barnabas(name: str = OURS, executable: Path | None = None) -> Callable[[Path
     return make
 
 
-def kfake(command: Sequence[str]) -> Make:
-    """Return a factory for kfake, whose command needs a port as its argument."""
+def peer(name: str, command: Sequence[str]) -> Make:
+    """Return a factory for a broker of another make; its command has PORT where the port stands."""
 
-    def make(directory: Path, kind: Kind, settings: Mapping[str, str]) -> Kfake:
-        assert kind == Kind(), "kfake is measured with one broker that is not secured"
-        return Kfake(directory, command)
+    def make(directory: Path, kind: Kind, settings: Mapping[str, str]) -> Peer:
+        assert kind == Kind(), f"{name} is measured with one broker that is not secured"
+        return Peer(directory, command, name)
 
     return make
 

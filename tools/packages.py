@@ -27,6 +27,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TIMEOUT_S: Final = 1800
+#: The first CPython without a lock that mypyc's modules are compiled for (`setup.py`, rule 3).
+FREE_THREADED_MYPYC: Final = (3, 14)
 #: Variables of the developer's environment that a user does not have.
 DEVELOPER_VARIABLES: Final = ("BARNABAS_PURE", "BARNABAS_PYTHON", "PYTHONPATH", "VIRTUAL_ENV")
 
@@ -84,7 +86,7 @@ def complaints(wheel: Path) -> list[str]:
 def interpreter_tag() -> str:
     """The interpreter and ABI tags of this Python in a wheel's name: cp311-cp311, cp314-cp314t."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    return f"{version}-{version}{'t' if sysconfig.get_config_var('Py_GIL_DISABLED') else ''}"
+    return f"{version}-{version}{'t' if _is_free_threaded() else ''}"
 
 
 def to_be_compiled() -> list[str]:
@@ -95,8 +97,8 @@ def to_be_compiled() -> list[str]:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
     }
     by_hand, by_mypyc = (ast.literal_eval(tables[name]) for name in ("WRITTEN_IN_C", "COMPILED"))
-    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-    return [name.replace(".", "/") for name in by_hand] + ([] if free_threaded else list(by_mypyc))
+    has_mypyc = not _is_free_threaded() or sys.version_info >= FREE_THREADED_MYPYC
+    return [name.replace(".", "/") for name in by_hand] + (list(by_mypyc) if has_mypyc else [])
 
 
 def environment(where: Path) -> Path:
@@ -127,6 +129,10 @@ def run(*command: Path | str, cwd: Path | None = None, **variables: str) -> str:
     if done.returncode != 0:
         raise PackageError(f"{' '.join(str(word) for word in command)}:\n{done.stdout}")
     return done.stdout
+
+
+def _is_free_threaded() -> bool:
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def _path_with_patchelf() -> str:

@@ -204,7 +204,7 @@ def join_all(
     """Let `members` members join each group at once. Returns the seconds until all have their assignment."""
     clock = SystemClock()
     for group_id in group_ids:
-        eventually("the group has a coordinator", partial(_has_coordinator, port, group_id), TIMEOUT_NS // 10**6)
+        await_coordinator(port, group_id)
     joined = [kind(port, group_id, topic) for _ in range(members) for group_id in group_ids]
     selector = selectors.DefaultSelector()
     for member in joined:
@@ -225,6 +225,11 @@ def join_all(
         member.sock.close()
     selector.close()
     return seconds
+
+
+def await_coordinator(port: int, group_id: str) -> None:
+    """Wait until a group has a coordinator, with whose first one the topic of offsets is created."""
+    eventually("the group has a coordinator", partial(_has_coordinator, port, group_id), TIMEOUT_NS // 10**6)
 
 
 def _are_settled(joined: list[Member], members: int) -> bool:

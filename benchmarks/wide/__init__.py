@@ -1,1 +1,1 @@
-"""What many partitions cost, beside Apache Kafka: `python -m benchmarks.wide`."""
+"""What many partitions, connections and groups cost, beside Apache Kafka: `python -m benchmarks.wide`."""

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaException
 from benchmarks import systems
 from benchmarks.bench import admin_of, create_topic
 from benchmarks.load import clients
-from benchmarks.report.figures import KFAKE, OURS
+from benchmarks.report.figures import OURS
 from benchmarks.security.access import CIPHER_SUITE, OPEN, USER
-from benchmarks.systems import SETTINGS, Kind, apache, barnabas, kfake, running
+from benchmarks.systems import SETTINGS, Kind, apache, barnabas, peer, running
 from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.kafka.kafka_tools import SMALL_JVM
 
@@ -43,7 +43,7 @@ def test_another_barnabas_has_its_own_directory_and_settings(tmp_path: Path) -> 
     assert (one.directory, one.settings, other.name) == (tmp_path / "0", SETTINGS, OURS)
 
 
-def test_kfake_is_one_open_broker(tmp_path: Path) -> None:
-    assert kfake(["kfake"])(tmp_path, Kind(), SETTINGS).name == KFAKE
+def test_a_broker_of_another_make_is_one_open_broker(tmp_path: Path) -> None:
+    assert peer("other", ["other"])(tmp_path, Kind(), SETTINGS).name == "other"
     with pytest.raises(AssertionError):
-        kfake(["kfake"])(tmp_path, Kind(brokers=3), SETTINGS)
+        peer("other", ["other"])(tmp_path, Kind(brokers=3), SETTINGS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import sysconfig
 import tarfile
 import textwrap
 import zipfile
@@ -11,7 +13,16 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from tools.packages import ROOT, PackageError, Packages, complaints, install, run, to_be_compiled
+from tools.packages import (
+    FREE_THREADED_MYPYC,
+    ROOT,
+    PackageError,
+    Packages,
+    complaints,
+    install,
+    run,
+    to_be_compiled,
+)
 
 EXAMPLE = ROOT / "examples" / "pytest"
 QUIET = ("-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider")
@@ -109,3 +120,21 @@ def test_a_build_without_a_compiler_fails_and_says_what_to_do(packages: Packages
     assert "barnabas could not be compiled: " in str(failure.value)
     assert "Set BARNABAS_PURE=1 to install it uncompiled" in str(failure.value)
     assert "not compiled" in run(packages.environments["pure"] / "bin" / "barnabas", "--version")
+
+
+@pytest.mark.parametrize(
+    ("free_threaded", "version", "is_compiled"),
+    [(None, (3, 11), True), (0, (3, 14), True), (1, (3, 13), False), (1, (3, 14), True)],
+)
+def test_a_wheel_needs_the_modules_that_setup_py_compiles(
+    free_threaded: int | None, version: tuple[int, int], *, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: free_threaded)
+    monkeypatch.setattr(sys, "version_info", (*version, 0, "final", 0))
+    assert ("barnabas/broker/processors.py" in to_be_compiled()) == is_compiled
+    assert "barnabas/protocol/_codec" in to_be_compiled()
+
+
+def test_setup_py_has_the_rule_of_wheels() -> None:
+    rule = f"HAS_MYPYC = not IS_FREE_THREADED or sys.version_info >= {FREE_THREADED_MYPYC}\n"
+    assert rule in (ROOT / "setup.py").read_text()
