@@ -310,17 +310,7 @@ class Dispatcher:
             request.api_throttle_ms = answer.throttle_time_ms
         else:
             request.action = Action.CLOSE
-            if answer.error_codes is not None:
-                self._request_log.closed(request, answer.error_codes)
-            name = _api_name(request)
-            if self._lines.admits(answer.level, f"connections closed instead of answering {name}"):
-                log.log(
-                    answer.level,
-                    "closing connection %s instead of answering %s: %s",
-                    request.context.connection_id,
-                    name,
-                    answer.reason or "no answer may be sent",
-                )
+            self._report_closing(request, answer)
         # Why dropped: parked requests are many, and these values are large.
         request.message = None
         request.buffer = None
@@ -341,6 +331,20 @@ class Dispatcher:
             responses.wake()
         else:
             to_wake.append(responses)
+
+    def _report_closing(self, request: Request, answer: Close) -> None:
+        """Count the errors of a request that is not answered, and log why its connection is closed."""
+        if answer.error_codes is not None:
+            self._request_log.closed(request, answer.error_codes)
+        name = _api_name(request)
+        if self._lines.admits(answer.level, f"connections closed instead of answering {name}"):
+            log.log(
+                answer.level,
+                "closing connection %s instead of answering %s: %s",
+                request.context.connection_id,
+                name,
+                answer.reason or "no answer may be sent",
+            )
 
     def _encode(self, request: Request, reply: Reply) -> None:
         parts = headers.response_parts(request.header, reply.message, reply.encoded)
