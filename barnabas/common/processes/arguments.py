@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 _MASK: Final = b"*"
@@ -20,10 +21,9 @@ def hide(secrets: Iterable[str]) -> bool:
     if not wanted:
         return True
     try:
-        with open("/proc/self/stat", "rb") as stat:
-            fields = stat.read().rpartition(b")")[2].split()
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
         start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
-        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
             memory.seek(start)
             shown = memory.read(end - start)
             for secret in wanted:

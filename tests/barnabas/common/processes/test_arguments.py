@@ -34,7 +34,7 @@ def test_a_process_without_proc_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(*_: object, **__: object) -> None:
         raise FileNotFoundError("/proc/self/stat")
 
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
     assert not arguments.hide(["secret"])
     assert arguments.hide([""])
 
