@@ -153,7 +153,7 @@ def _open_standard_streams() -> None:
             if opened != descriptor:
                 os.dup2(opened, descriptor)
                 os.close(opened)
-            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - open until the process ends
+            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
 
 
 def run(arguments: Sequence[str]) -> int:

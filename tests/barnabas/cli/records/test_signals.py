@@ -24,7 +24,7 @@ def test_a_signal_is_an_exception_in_the_block_only(number: signal.Signals, rais
 def test_a_held_signal_is_raised_after_the_block(number: signal.Signals, raised: type[BaseException]) -> None:
     served = []
     with Signals().caught() as signals:
-        with pytest.raises(raised):  # noqa: PT012 - the block is what is tested
+        with pytest.raises(raised):  # noqa: PT012, SIM117 - the block is what is tested
             with signals.held():
                 signal.raise_signal(number)
                 served.append("all of it")
