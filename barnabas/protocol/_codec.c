@@ -199,10 +199,12 @@ static PyObject *read_text(const char *at, Py_ssize_t length)
         return text;
     PyErr_Clear();
     text = PyUnicode_DecodeUTF8(at, length, "replace");
-    if (text == NULL || PyUnicode_AsUTF8AndSize(text, &size) == NULL || size <= INT16_MAX)
+    if (text == NULL)
+        return NULL;
+    if (PyUnicode_AsUTF8AndSize(text, &size) != NULL && size <= INT16_MAX)
         return text;
     Py_DECREF(text);
-    return PyUnicode_DecodeUTF8(at, length, "strict"); /* raises */
+    return PyErr_Occurred() ? NULL : PyUnicode_DecodeUTF8(at, length, "strict"); /* raises */
 }
 
 /* A value with a length, not null. */

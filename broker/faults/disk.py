@@ -124,6 +124,9 @@ class _File:
     def preallocate(self, size: int) -> None:
         self._inner.preallocate(size)
 
+    def read_ahead(self) -> None:
+        self._inner.read_ahead()
+
     def slice(self, position: int, size: int) -> FileSlice:
         self._disk.step("read", self.path)
         return self._inner.slice(position, size)

@@ -497,18 +497,20 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Write every directory's recovery points."""
         for directory in self.online_directories():
-            points = {found.topic_partition: found.recovery_point for found in self.logs_in(directory)}
-            self._checkpoint(directory, directory.recovery_points, points)
+            with directory.checkpointing:
+                points = {found.topic_partition: found.recovery_point for found in self.logs_in(directory)}
+                self._checkpoint(directory, directory.recovery_points, points)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write every directory's log start offsets, without those that equal the base of the first segment."""
         for directory in self.online_directories():
-            starts = {
-                found.topic_partition: found.log_start_offset
-                for found in self.logs_in(directory)
-                if found.log_start_offset > found.segments.first.base_offset
-            }
-            self._checkpoint(directory, directory.log_start_offsets, starts)
+            with directory.checkpointing:
+                starts = {
+                    found.topic_partition: found.log_start_offset
+                    for found in self.logs_in(directory)
+                    if found.log_start_offset > found.segments.first.base_offset
+                }
+                self._checkpoint(directory, directory.log_start_offsets, starts)
 
     def _checkpoint(
         self, directory: LogDirectory, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]

@@ -138,6 +138,9 @@ class MemoryFile:
         """See FileHandle."""
         self.truncate(size)
 
+    def read_ahead(self) -> None:
+        """See FileHandle; there is nothing to wait for."""
+
     def slice(self, position: int, size: int) -> FileSlice:
         """See FileHandle."""
         return MemoryFileSlice(self._open_inode(), position, size)
@@ -541,6 +544,10 @@ class _FaultyFile:
         """See FileHandle."""
         self._disk.step("preallocate", self.path)
         self._inner.preallocate(size)
+
+    def read_ahead(self) -> None:
+        """See FileHandle."""
+        self._inner.read_ahead()
 
     def slice(self, position: int, size: int) -> FileSlice:
         """See FileHandle."""

@@ -69,6 +69,9 @@ class FileHandle(Protocol):
     def preallocate(self, size: int) -> None:
         """Reserve `size` bytes, reading as zeros."""
 
+    def read_ahead(self) -> None:
+        """Expect reads of one piece after the other."""
+
     def slice(self, position: int, size: int) -> FileSlice:
         """Return a `FileSlice`, which keeps the file open."""
 
@@ -271,6 +274,15 @@ class OsFile:
     def preallocate(self, size: int) -> None:
         """See FileHandle."""
         os.ftruncate(self._fd, size)
+
+    def read_ahead(self) -> None:
+        """See FileHandle; the kernel then reads twice as far ahead."""
+        if not hasattr(os, "posix_fadvise"):  # as on macOS
+            return
+        try:
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        except OSError:  # Why ignored: it is advice, and not every file system takes it
+            return
 
     def slice(self, position: int, size: int) -> FileSlice:
         """See FileHandle."""

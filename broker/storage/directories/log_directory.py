@@ -5,12 +5,13 @@ Rules
 2. `meta.properties` names its cluster and node; a directory of another cluster or node is refused.
 3. The clean-shutdown marker is read and removed at the start and written last at the stop.
 
-Threads: opened and closed by the thread that starts and stops the broker; checkpoints written by a scheduler thread.
+Threads: opened and closed by the thread that starts and stops the broker; checkpoints written by scheduler threads.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 
 from barnabas.broker.storage.directories.checkpoints import (
@@ -57,6 +58,8 @@ class LogDirectory:
         self.log_start_offsets = MirroredCheckpoint(
             fs, f"{path}/{LOG_START_OFFSET_FILE}", f"{path}/{LOG_START_OFFSET_COPY}"
         )
+        # From collecting the offsets of a checkpoint to its writing: an older collection must not be written last.
+        self.checkpointing = threading.Lock()  # before the registry's lock
         self._fs = fs
         self._lock: DirectoryLock | None = None
 

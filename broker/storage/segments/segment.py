@@ -353,6 +353,7 @@ class LogSegment:
         """Complete the indexes and cut preallocated space: nothing more will be appended."""
         self._complete_indexes()
         self._files.cut_preallocated()
+        self._files.read_ahead()
 
     def _complete_indexes(self) -> None:
         self._complete_time_index()

@@ -95,6 +95,7 @@ class SegmentFiles:
         if handle is None:
             # Why no lock: two readers may both open it. One handle is kept, the other closes with its last reference.
             handle = self._handle = self._fs.open(self.path)
+            handle.read_ahead()
             self._was_opened = True
             self._fs.open_files.add(self)
         return handle
@@ -127,6 +128,11 @@ class SegmentFiles:
         handle = self._handle  # None: it was let go
         if (self._fs.size(self.path) if handle is None else handle.size()) > self.size:
             self.file.truncate(self.size)
+
+    def read_ahead(self) -> None:
+        """Expect reads of the `.log` file from the disk, one after the other."""
+        if (handle := self._handle) is not None:  # else that is done when it is opened
+            handle.read_ahead()
 
     def write_index_tails(self) -> None:
         """Write the entries of both sparse indexes that are only in memory."""

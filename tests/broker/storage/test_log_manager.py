@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -300,6 +301,29 @@ def test_truncations_are_checkpointed_at_once_and_together() -> None:
     logs[1].truncate_fully_and_start_at(0)
     assert node.scheduler.run_due() == 1
     assert b"flights 0 1\nflights 1 0" in node.fs.read_bytes("/a/recovery-point-offset-checkpoint")
+
+
+def test_no_older_points_are_written_over_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A truncation is checkpointed while the periodic checkpoint, which has collected its points, waits."""
+    node = Node().start()
+    target = node.log(TPS[0])
+    for value in "abc":
+        node.append(target, value)
+    target.flush()
+    checkpoint = node.manager.directories[0].recovery_points
+    write, newer = checkpoint.write, threading.Thread(target=node.manager.checkpoint_recovery_points)
+
+    def slow_write(points: dict[TopicPartition, int]) -> None:
+        if not newer.ident:
+            target.truncate_to(1)
+            newer.start()
+            newer.join(0.2)  # without the lock it would write now
+        write(points)
+
+    monkeypatch.setattr(checkpoint, "write", slow_write)
+    node.manager.checkpoint_recovery_points()
+    newer.join()
+    assert b"flights 0 1" in node.fs.read_bytes("/a/recovery-point-offset-checkpoint")
 
 
 def test_log_start_offsets_survive() -> None:

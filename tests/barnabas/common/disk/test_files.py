@@ -34,9 +34,11 @@ def test_positional_reads_and_writes(disk: tuple[FileSystem, str]) -> None:
     handle.fsync()
     assert (handle.size(), fs.size(f"{root}/a"), fs.read_bytes(f"{root}/a")) == (5, 5, b"hello")
     handle.preallocate(10)
+    handle.read_ahead()
     assert handle.pread(10, 0) == b"hello" + bytes(5)
     handle.close()
     handle.close()
+    handle.read_ahead()
     with pytest.raises(OSError):
         handle.pread(1, 0)
 

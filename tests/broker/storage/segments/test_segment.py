@@ -6,12 +6,16 @@ Tests `storage/segments/segment.py`, `storage/segments/segment_files.py`, `stora
 
 from __future__ import annotations
 
+import os
 import random
+from pathlib import Path
 
 import pytest
 
 from barnabas.broker.storage.log.log_types import append_settings
 from barnabas.broker.storage.segments.segment import LogSegment
+from barnabas.common.clock import FakeClock
+from barnabas.common.disk.files import OsFileSystem
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from tests.support.broker.storage_bench import Bench, Settings, contents
 
@@ -66,3 +70,23 @@ def test_the_first_batch_dates_the_segment(bench: Bench) -> None:
     assert again.first_batch_timestamp == bench.clock.wall_ms() - 7
     assert again.time_waited_for_roll(0, bench.clock.wall_ms()) == 7
     assert segment(bench).first_batch_timestamp is None
+
+
+def test_the_kernel_reads_ahead_in_segments_that_are_read_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advised: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *given: advised.append(given[3]))
+    fs, clock = OsFileSystem(), FakeClock()
+    written = LogSegment(fs, str(tmp_path), 0, Settings(), clock)
+    batch = build_batch([SimpleRecord(5, b"k", b"v")])
+    written.append(batch, [(len(batch), 0, 5)])
+    assert advised == []  # what was just written is in memory
+    written.become_inactive()
+    assert advised == [os.POSIX_FADV_SEQUENTIAL]
+    written.release()
+    advised.clear()
+    again = LogSegment(fs, str(tmp_path), 0, Settings(), clock, create=False)
+    assert again.file.pread(len(batch), 0) == batch
+    assert advised == [os.POSIX_FADV_SEQUENTIAL]
+    again.release()
