@@ -170,15 +170,15 @@ def prepare(work_dir: Path) -> None:
     marker = work_dir / MARKER
     try:
         work_dir.mkdir(parents=True, exist_ok=True)
-        entries = list(work_dir.iterdir())
+        entries = [entry for entry in work_dir.iterdir() if entry != marker]
         if entries and not (marker.exists() or work_dir == DEFAULT_WORK_DIR):
             raise RunError(f"{work_dir} is not empty, and no run of the pipeline made it: choose another WORK_DIR")
+        marker.touch()  # Why first: a run that ends here must not lock the next one out
         for entry in entries:
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        marker.touch()
     except OSError as error:
         raise RunError(f"the work directory cannot be used: {error}") from None
 

@@ -117,8 +117,11 @@ class LogLimit:
         self._end_ns = 0  # guarded by: _lock; the end of the present period
         self._counts: dict[tuple[int, str], int] = {}  # replaced whole under _lock; by level and kind
 
-    def admits(self, level: int, kind: str) -> bool:
-        """Return whether a line of this level and kind may be written now; report what was left out before."""
+    def admits(self, level: int, kind: str, wider: str = OTHERS) -> bool:
+        """Return whether a line of this level and kind may be written now; report what was left out before.
+
+        `wider` is the kind that the line counts as when too many kinds are told apart: one of few.
+        """
         if not self._log.isEnabledFor(level) or self._log.isEnabledFor(logging.DEBUG):
             return self._log.isEnabledFor(level)
         now_ns = self._now_ns()
@@ -130,7 +133,7 @@ class LogLimit:
                 self._end_ns = now_ns + self._period_s * NS_PER_S
             counts, key = self._counts, (level, kind)
             if key not in counts and len(counts) >= KINDS_MAX:
-                key = (level, OTHERS)
+                key = (level, wider)
             count = counts[key] = counts.get(key, 0) + 1
         for (ended_level, ended_kind), total in ended.items():
             if total > self._lines_max:

@@ -289,7 +289,9 @@ class RequestLog:
             )
             _keep(self.errors, failed)
         level = logging.DEBUG if is_routine else logging.INFO
-        if not self._error_lines.admits(level, f"{api.name} requests failed with {', '.join(names)}"):
+        failed_with = f"{api.name} requests failed with {', '.join(names)}"
+        # Why a wider kind: a client may cause all combinations of errors, and must not hide those of other APIs.
+        if not self._error_lines.admits(level, failed_with, f"{api.name} requests failed with other errors"):
             return
         log.log(
             level,

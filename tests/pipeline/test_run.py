@@ -26,6 +26,20 @@ def test_a_directory_of_an_earlier_run_is_emptied(tmp_path: Path) -> None:
     assert work_dir.parent.exists()
 
 
+def test_a_run_that_ends_while_it_empties_its_directory_locks_no_later_one_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work_dir = tmp_path / "run"
+    prepare(work_dir)
+    (work_dir / "cluster").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", lambda _path: (_ for _ in ()).throw(OSError("the disk")))
+        with pytest.raises(RunError, match="the disk"):
+            prepare(work_dir)
+    prepare(work_dir)
+    assert [each.name for each in work_dir.iterdir()] == [MARKER]
+
+
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert main(["--work-dir", str(tmp_path), "--bootstrap", "127.0.0.1:1"]) == 1

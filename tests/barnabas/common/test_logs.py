@@ -169,6 +169,17 @@ def test_kinds_beyond_a_number_are_one(limit: LogLimit, clock: FakeClock, caplog
     assert caplog.messages[-1] == f"... and {(1_000 - KINDS_MAX) * 10 - 5} more in a period of 60 s: of other kinds"
 
 
+def test_beyond_that_number_a_wider_kind_is_told_apart(limit: LogLimit) -> None:
+    for number in range(KINDS_MAX + LINES_MAX):
+        limit.admits(logging.INFO, f"kind {number}")
+    assert not limit.admits(logging.INFO, "Produce failed with A")
+    assert [limit.admits(logging.INFO, f"Produce failed with {n}", "Produce failed") for n in range(LINES_MAX + 1)] == [
+        *[True] * LINES_MAX,
+        False,
+    ]
+    assert limit.admits(logging.INFO, "Fetch failed with A", "Fetch failed")
+
+
 def test_a_level_that_is_off_is_not_admitted(limit: LogLimit, caplog: pytest.LogCaptureFixture) -> None:
     assert not limit.admits(logging.DEBUG, "a")
     with caplog.at_level(logging.WARNING, log.name):

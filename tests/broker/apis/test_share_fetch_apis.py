@@ -340,7 +340,7 @@ def test_an_unknown_acquire_mode_is_refused(rig: ShareRig) -> None:
 
 
 def test_without_room_for_a_session_the_member_waits(rig: ShareRig) -> None:
-    rig = ShareRig(group_share_max_share_sessions="1")
+    rig = ShareRig(group_share_max_share_sessions="1", group_share_max_size="1")
     rig.member("m").fetch()
     waiting = rig.member("n").fetch(wait_ms=500)
     assert waiting.response is None
