@@ -29,6 +29,7 @@ CHAOS_BROKER = 1
 MARKER = ".made-by-barnabas-pipeline"  # in a work directory, which a later run may empty
 COMMAND_CONFIG = "BARNABAS_COMMAND_CONFIG"  # the variable by which commands and jobs find their security settings
 Reports = queue.Queue[tuple[str, dict[str, object] | None]]  # (job, its report or None at its end)
+ENDING = (signal.SIGINT, signal.SIGTERM)
 TOPICS = {"flights": 6, "delays": 6}
 BARNABAS = (sys.executable, "-P", "-m", "barnabas.cli")
 console = Console()
@@ -101,12 +102,11 @@ class Run:
         log = self.work_dir / f"{name}.log"
         command = [sys.executable, "-m", f"pipeline.{name}", "--bootstrap", self.bootstrap]
         command += ["--work-dir", str(self.work_dir), "--months", str(self.months), *extra]
-        with log.open("ab") as errors:
+        with log.open("ab") as errors, signals_held():
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, cwd=checkout()
             )
-        job = Job(name, process, log, reports or self.reports)
-        self.jobs[name] = job
+            job = self.jobs[name] = Job(name, process, log, reports or self.reports)
         threading.Thread(target=job.read, name=f"{name}-output", daemon=True).start()
         return job
 
@@ -154,6 +154,20 @@ class Run:
         """End all jobs that still run."""
         for job in self.jobs.values():
             job.stop()
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until the block has ended: a child that is started in it is known then, and ended."""
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in received[:1]:
+            signal.raise_signal(number)
 
 
 def barnabas(*arguments: str) -> str:
@@ -230,9 +244,12 @@ def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str,
     command += ["--port", str(arguments.port), "--data-dir", str(work_dir / "cluster")]
     command += ["--security", arguments.security]
     log = work_dir / "cluster.log"
-    with log.open("ab") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+    process: subprocess.Popen[str] | None = None
     try:
+        with log.open("ab") as errors, signals_held():
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+            )
         assert process.stdout is not None
         words = process.stdout.readline().split()
         if words[:1] != ["ready"]:
@@ -247,7 +264,7 @@ def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str,
         arguments.keep = False
         raise
     finally:
-        if not arguments.keep and process.poll() is None:
+        if not arguments.keep and process is not None and process.poll() is None:
             process.terminate()
             process.wait()
 

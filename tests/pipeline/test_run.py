@@ -68,7 +68,7 @@ def test_sigterm_ends_the_cluster_and_the_jobs(tmp_path: Path) -> None:
         run.send_signal(signal.SIGTERM)
         output = run.stdout.read()
         assert (run.wait(60), "Traceback" in output) == (143, False), output
-    eventually("all have ended", lambda: _named(tmp_path) == [])
+    eventually("all have ended", lambda: not _named(tmp_path))
 
 
 def _named(work_dir: Path) -> list[str]:
