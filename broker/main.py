@@ -20,6 +20,7 @@ from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.disk.open_files import raise_limit
+from barnabas.common.locks.factory import count_locks
 from barnabas.common.processes.collector import collect_rarely
 from barnabas.common.processes.process import EXIT_USER_ERROR, catch_signals, die_with_supervisor, end_at_once
 from barnabas.config.command_line import parse_arguments
@@ -57,6 +58,8 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 
 def make_server(config: Config, on_fatal: Callable[[str], None]) -> BrokerServer:
     """Build a broker; it accepts fault injection and moves of its clock if the configuration allows them."""
+    if config.barnabas_lock_counts:
+        count_locks()
     if not config.barnabas_faults_enable:
         clock = SystemClock()
         return BrokerServer(config, clock, OsFileSystem(), on_fatal, hand=clock_hand(config, clock))

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.broker.timing_wheel import Timer, TimerTask
 from barnabas.common.extendable import mypyc_attr
+from barnabas.common.locks.factory import new_lock, new_rlock
 from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class DelayedOperation(TimerTask):
     def __init__(self, delay_ms: int | None, lock: AbstractContextManager[object] | None = None) -> None:
         super().__init__(_FOR_EVER_MS if delay_ms is None else max(0, delay_ms))
         if lock is None:
-            lock = threading.RLock()  # a leaf unless `try_complete` takes others
+            lock = new_rlock("operation")  # a leaf unless `try_complete` takes others
         self.lock = lock  # taken before any partition's lock
         self._guard = threading.Lock()  # a leaf: nothing is called while it is held
         self._is_completed = False  # guarded by: _guard; goes to True once
@@ -215,7 +216,7 @@ class Purgatory:
         self.name = name  # fixed before start; the metrics' delayedOperation label
         self._timer = Timer(clock)
         self._purge_interval = purge_interval  # fixed before start
-        self._lock = threading.Lock()  # a leaf: operations are tried only after it was released
+        self._lock = new_lock("purgatory")  # a leaf: operations are tried only after it was released
         self._lists: dict[Hashable, list[DelayedOperation]] = {}  # guarded by: _lock; by key
         self._added_count = 0  # guarded by: _lock; operations watched so far, without purged ones
         self._is_running = False  # set by start, cleared by shutdown

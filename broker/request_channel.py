@@ -33,6 +33,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from barnabas.common.clock import SystemClock
+from barnabas.common.locks.factory import count_mutex
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class RequestQueue(queue.Queue["Request | None"]):
 
     def __init__(self, maxsize: int, now_ns: Callable[[], int] = SystemClock.monotonic_ns) -> None:
         super().__init__(maxsize)
+        count_mutex(self, "request-queue")
         self._now_ns = now_ns  # fixed before start
         self.slow_motion: StagePauses | None = None  # replaced whole by SlowMotion; None at full speed
         self._parallel = parallel_handlers(len(os.sched_getaffinity(0)))  # fixed before start
@@ -257,6 +259,7 @@ class ResponseQueue(queue.Queue["Request"]):
 
     def __init__(self, wake: Wake) -> None:
         super().__init__()
+        count_mutex(self, "response-queue")
         self._wake = wake  # fixed before start; makes the processor's selector return
         self._is_asleep = False  # guarded by: mutex; the processor is in its selector, or about to be
         self._has_ended = False  # guarded by: mutex; the processor has ended, and takes no response any more

@@ -28,6 +28,7 @@ from collections.abc import Callable
 
 from barnabas.common.clock import Clock
 from barnabas.common.extendable import mypyc_attr
+from barnabas.common.locks.factory import new_lock
 
 log = logging.getLogger("barnabas.timer")
 
@@ -169,7 +170,7 @@ class Timer:
 
     def __init__(self, clock: Clock, tick_ms: int = TICK_MS, wheel_size: int = WHEEL_SIZE) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = new_lock("timer")
         self._changed = threading.Condition(self._lock)  # an earlier bucket was queued, or closing
         self._queue = BucketQueue()  # guarded by: _lock
         self._wheel = TimingWheel(tick_ms, wheel_size, clock.monotonic_ms(), self._queue)  # guarded by: _lock

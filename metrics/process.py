@@ -1,4 +1,4 @@
-"""The operating system's and the interpreter's numbers of this process: memory, CPU time, descriptors, collections.
+"""The numbers of this process: memory, CPU time, descriptors, collections, and contended locks if they are counted.
 
 The names are those of Prometheus' client libraries (`process_…`, `python_…`). This module reads them itself, since
 prometheus-client is not loaded when instruments are registered, and its own collectors have neither the disk account
@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.common.locks.factory import lock_tally
 from barnabas.metrics.table import catalogue as c
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _USAGE: Final = (
     c.PROCESS_OPEN_FDS,
     c.PROCESS_MAX_FDS,
 )
+_LOCKS: Final = (c.LOCK_TAKEN, c.LOCK_CONTENDED, c.LOCK_WAITED_SECONDS)
 _GC: Final = (c.GC_COLLECTED, c.GC_UNCOLLECTABLE, c.GC_COLLECTIONS)
 #: Indexes of fields of /proc/PID/stat (proc(5)), from the field after the name of the program.
 _UTIME, _STIME, _START_TIME, _VSIZE, _RSS = 11, 12, 19, 20, 21
@@ -99,6 +101,9 @@ def register(registry: Registry, *, is_controller: bool = False) -> None:
     python = (platform.python_implementation(), *version, platform.python_version())
     registry.table((c.PYTHON_INFO,), lambda: [(python, (1,))])
     registry.table(_GC, _collections)
+    tally = lock_tally()
+    if tally is not None:
+        registry.table(_LOCKS, lambda: [((name,), totals) for name, totals in tally.totals().items()])
     try:
         booted_s = boot_time_s()
         usage(booted_s)

@@ -241,7 +241,7 @@ def test_locks_say_what_they_guard() -> None:
     for path, source in sources():
         lines = source.splitlines()
         for number, line in enumerate(lines):
-            if re.search(r"threading\.(R?Lock|Condition)\(", line):
+            if re.search(r"threading\.(R?Lock|Condition)\(|(?<!def )\bnew_r?lock\(", line):
                 name = line.partition("=")[0].split(":")[0].strip().removeprefix("self.")
                 described = "#" in line or any("#" in near for near in lines[max(0, number - 3) : number])
                 named = any("#" in other and name in other.partition("#")[2] for other in lines)

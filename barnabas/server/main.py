@@ -19,6 +19,7 @@ from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.disk.open_files import raise_limit
+from barnabas.common.locks.factory import count_locks
 from barnabas.common.processes.collector import collect_rarely
 from barnabas.common.processes.process import EXIT_USER_ERROR, catch_signals, die_with_supervisor, end_at_once
 from barnabas.config.command_line import parse_arguments
@@ -58,6 +59,8 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 
 def make_server(config: Config, cluster_id: str | None) -> CombinedServer:
     """Build both roles; they accept fault injection and moves of their clock if the configuration allows them."""
+    if config.barnabas_lock_counts:
+        count_locks()
     if not config.barnabas_faults_enable:
         clock = SystemClock()
         return CombinedServer(config, clock, OsFileSystem(), cluster_id, hand=clock_hand(config, clock))

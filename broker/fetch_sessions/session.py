@@ -13,12 +13,12 @@ Source: Kafka's FetchSession, CachedPartition (4.3), which have no idle partitio
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.broker.replication.idle_partitions import REVISIT_MS, IdlePartitions, Key, Watcher, is_idle
+from barnabas.common.locks.factory import new_lock
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.partition import Partition
@@ -104,7 +104,7 @@ class Session:
         self.uses_topic_ids = uses_topic_ids  # fixed before start
         self.created_ms = now_ms  # fixed before start
         self._idle_partitions = idle_partitions  # fixed before start; None: no partition is ever idle
-        self.lock = threading.Lock()
+        self.lock = new_lock("fetch-session")
         self.last_used_ms = now_ms  # guarded by: the cache's lock
         self.is_closed = False  # set once: a request that waits for it makes nothing idle any more
         # Guarded by: lock.

@@ -25,13 +25,13 @@ Source: Kafka's FetchSession.scala (4.3); KIP-516 for topic ids.
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.broker.fetch_sessions.session import CachedPartition, Session, Stirred, note_still_fetched
 from barnabas.broker.replication.idle_partitions import IdlePartitions, Key, Watcher
 from barnabas.broker.replication.reading import FetchItem, Read
+from barnabas.common.locks.factory import new_lock
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
@@ -185,7 +185,7 @@ class FetchSessions:
         self._idle_partitions = idle_partitions  # fixed before start; None: every partition is read at every request
         self._slots = slots  # fixed before start (max.incremental.fetch.session.cache.slots)
         self._eviction_ms = eviction_ms  # fixed before start
-        self._lock = threading.Lock()  # before a session's lock
+        self._lock = new_lock("fetch-sessions")  # before a session's lock
         self._sessions: dict[int, Session] = {}  # guarded by: _lock; least recently used first
         self._evictions = registry.meter(catalogue.INCREMENTAL_FETCH_SESSION_EVICTIONS_PER_SEC)
         registry.gauge(catalogue.NUM_INCREMENTAL_FETCH_SESSIONS, lambda: len(self._sessions))

@@ -26,7 +26,6 @@ Source: Kafka's Partition (4.3).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -48,6 +47,7 @@ from barnabas.broker.replication.role import (
 )
 from barnabas.broker.storage.log.log_types import NO_EPOCH
 from barnabas.common.ids import ZERO_UUID
+from barnabas.common.locks.factory import new_rlock
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Partition:
         self.tp = tp  # fixed before start
         self.topic_id = topic_id  # fixed before start: another id is another Partition
         self._local_id = local_id  # fixed before start
-        self._lock = threading.RLock()  # before the log's lock
+        self._lock = new_rlock("partition")  # before the log's lock
         self.role = Role()  # replaced whole under _lock
         self.log: Log | None = None  # under _lock: set by the first make_leader or make_follower, then by replace_log
         self._followers = Followers(clock, replica_lag_time_max_ms, is_alive, is_eligible)  # changed under _lock

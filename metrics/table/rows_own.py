@@ -153,3 +153,12 @@ TELEMETRY_LEFT_OUT = _own(
     COUNTER,
     "Numbers that clients pushed and the page does not show: they were too many, or no gauges and sums.",
 )
+
+# --- locks, with barnabas.lock.counts
+
+_LOCK = ("lock",)
+LOCK_TAKEN = _own("lock", "taken", COUNTER, "How often the locks of a name were taken.", _LOCK)
+LOCK_CONTENDED = _own(
+    "lock", "contended", COUNTER, "How often a thread waited for a lock of a name, and got it.", _LOCK
+)
+LOCK_WAITED_SECONDS = _own("lock", "waited_seconds", COUNTER, "How long threads waited for locks of a name.", _LOCK)

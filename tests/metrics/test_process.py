@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.process_collector import ProcessCollector
 
+from barnabas.common.locks import factory
 from barnabas.metrics import process
 from barnabas.metrics.page.exposition import render
 from barnabas.metrics.registry import Registry
@@ -68,6 +69,23 @@ def test_the_page_shows_the_numbers() -> None:
     assert page["kafka_server_kafkaserver_linux_disk_write_bytes"] >= 0
     assert page["python_info"] == 1
     assert page["python_gc_collections_total"] <= gc.get_stats()[2]["collections"]
+
+
+def test_contended_locks_are_shown_if_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factory, "_tally", None)
+    registry = Registry()
+    process.register(registry)
+    assert "barnabas_lock" not in render(registry).decode()
+    factory.count_locks()
+    lock = factory.new_lock("log")
+    with lock:
+        pass
+    registry = Registry()
+    process.register(registry)
+    lines = render(registry).decode().splitlines()
+    assert 'barnabas_lock_taken_total{lock="log"} 1.0' in lines
+    assert 'barnabas_lock_contended_total{lock="log"} 0.0' in lines
+    assert 'barnabas_lock_waited_seconds_total{lock="log"} 0.0' in lines
 
 
 def test_numbers_agree_with_prometheus_client() -> None:

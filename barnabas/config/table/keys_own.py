@@ -68,6 +68,10 @@ OWN_ROWS: tuple[Key, ...] = (
         "With barnabas.faults.enable: how many requests are recorded from the start; 0 records none until recording is "
         "switched on.",
         honoured=True),
+    Key("barnabas.lock.counts", BOOLEAN, False, LOW, None,
+        "For measuring: a broker counts how often the locks of its requests are taken, how often a thread waits for "
+        "them and how long, and shows that on the /metrics page. Each of these locks then costs more.",
+        honoured=True),
     Key("barnabas.log.format", STRING, "plain", LOW, one_of("plain", "json"),
         "plain writes log lines as Kafka does, json each as a JSON object.",
         honoured=True),

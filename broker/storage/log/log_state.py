@@ -20,6 +20,7 @@ from barnabas.broker.storage.log.recovery import LoadedLog
 from barnabas.broker.storage.scheduler import TaskScheduler
 from barnabas.common.clock import Clock
 from barnabas.common.disk.files import FileSystem
+from barnabas.common.locks.factory import new_lock
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -53,7 +54,7 @@ class LogState:
         self.clock = clock
         self.scheduler = scheduler
         self._on_disk_failure = on_disk_failure
-        self.lock = threading.Lock()  # guards this state and serialises the log's writers
+        self.lock = new_lock("log")  # guards this state and serialises the log's writers
         self.flush_lock = threading.Lock()  # one flush at a time; taken before `lock`
         # Replaced whole under `lock`, read without it
         self.config = config

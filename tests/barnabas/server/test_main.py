@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from barnabas.broker import main as broker_main
+from barnabas.common.locks import factory
 from barnabas.common.processes.ports import free_ports
 from barnabas.controller import recover
 from barnabas.server import main
@@ -118,3 +122,22 @@ def test_the_commands_of_one_role_name_this_one(tmp_path: Path, capsys: pytest.C
 def test_the_log_of_both_roles_is_not_rebuilt_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert recover.main([str(file_of(tmp_path)), "--from-brokers", "localhost:1"], {}) == 1
     assert "has both roles, so its broker cannot be asked without its controller" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_locks_count_if_the_setting_says_so(is_counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factory, "_tally", None)
+    found: list[bool] = []
+
+    def build(*_: object, **__: object) -> None:
+        found.append(factory.lock_tally() is not None)
+
+    monkeypatch.setattr(main, "CombinedServer", build)
+    monkeypatch.setattr(broker_main, "BrokerServer", build)
+    settings: Any = SimpleNamespace(
+        barnabas_lock_counts=is_counted, barnabas_faults_enable=False, barnabas_clock_enable=False
+    )
+    main.make_server(settings, None)
+    monkeypatch.setattr(factory, "_tally", None)
+    broker_main.make_server(settings, lambda _: None)
+    assert found == [is_counted, is_counted]

@@ -1,0 +1,1 @@
+"""The locks that most requests take, which can be counted."""
