@@ -36,7 +36,8 @@ from barnabas.protocol.records.message_set import (
     encode_message,
     encode_wrapper,
     iter_messages,
-    iter_wrapped,
+    iter_unwrapped,
+    unwrap,
 )
 from barnabas.protocol.records.up_conversion import RecordBudget, SetTooLargeError, StampedMessageError, to_batch
 from barnabas.protocol.records.varint import write_varint, write_varlong
@@ -68,7 +69,7 @@ def flat(data: bytes) -> list[Message]:
         if not message.compression:
             found.append(message)
             continue
-        inner = list(iter_wrapped(message, SIZE_MAX))
+        inner = list(iter_unwrapped(message, unwrap(message, SIZE_MAX)))
         base = message.offset - inner[-1].offset if message.magic else 0
         found += [each._replace(offset=base + each.offset) for each in inner]
     return found
