@@ -193,3 +193,44 @@ def test_a_batch_that_damage_makes_look_like_a_message_is_cut(bench: Bench) -> N
     write(bench, bytes(data))
     target = bench.open(clean=True, **SETTINGS)
     assert target.log_end_offset == 3
+
+
+def wrapper(first: int, end: int) -> bytes:
+    """Return a wrapper of format v1 with the messages from `first` to below `end`."""
+    inner = b"".join(
+        encode_message(MAGIC_V1, at - first, 1000 + at, b"k%d" % at, b"v%d" % at) for at in range(first, end)
+    )
+    return encode_wrapper(CompressionType.GZIP, MAGIC_V1, end - 1, 999 + end, inner)
+
+
+def compacted(bench: Bench, target: Log) -> list[tuple[int, str]]:
+    target.update_high_watermark(target.log_end_offset)
+    target.roll()
+    compact(target, bench)
+    target.flush()
+    return records_from(target, target.log_start_offset)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_wrapper_that_begins_below_its_segment_outlives_compaction(bench: Bench, clean: bool) -> None:
+    """The leader's log starts inside a wrapper (DeleteRecords), and so does its new follower's."""
+    settings = {**SETTINGS, "compact": True, "delete": False, "log_start_offset": 2, "recovery_point": 2}
+    target = bench.open(**settings)
+    later = build_batch([Record(1400, b"k3", b"n3")], base_offset=5)
+    target.append_as_follower(memoryview(bytearray(wrapper(0, 5) + later)), leader_epoch=3)
+    before = compacted(bench, target)
+    assert before == [(2, "v2"), (3, "v3"), (4, "v4"), (5, "n3")]
+    assert records_from(bench.open(clean=clean, **settings), 2) == before
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_wrapper_that_begins_below_the_end_of_what_precedes_it_outlives_compaction(bench: Bench, clean: bool) -> None:
+    settings = {**SETTINGS, "compact": True, "delete": False}
+    inner = b"".join(encode_message(MAGIC_V0, at, 0, b"k%d" % at, b"w%d" % at) for at in range(4))
+    before_it = encode_message(MAGIC_V0, 2, 0, b"other", b"v")
+    write(bench, before_it + encode_wrapper(CompressionType.GZIP, MAGIC_V0, 3, 0, inner))
+    target = bench.open(**settings)
+    bench.append(target, "n3", key=b"k3")
+    before = compacted(bench, target)
+    assert (before[-1], content(target).startswith(before_it)) == ((4, "n3"), True)
+    assert records_from(bench.open(clean=clean, **settings), 0) == before
