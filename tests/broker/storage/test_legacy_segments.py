@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 
 import pytest
 
@@ -234,3 +235,27 @@ def test_a_wrapper_that_begins_below_the_end_of_what_precedes_it_outlives_compac
     before = compacted(bench, target)
     assert (before[-1], content(target).startswith(before_it)) == ((4, "n3"), True)
     assert records_from(bench.open(clean=clean, **settings), 0) == before
+
+
+def test_an_index_of_first_offsets_is_right(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Old brokers indexed the first offset of an append; that of a wrapper is not in its header."""
+    wrappers = [wrapper(first, first + 5) for first in range(0, 50, 5)]
+    write(bench, b"".join(wrappers))
+    entries = [struct.pack(">ii", at * 5, sum(map(len, wrappers[:at]))) for at in (3, 6, 9)]
+    write(bench, b"".join(entries), PATH.replace(".log", ".index"))
+    write(bench, struct.pack(">qi", 1049, 49), PATH.replace(".log", ".timeindex"))
+    write(bench, b"", PATH.replace("00.log", "50.log"))
+    target = bench.open(clean=True, **SETTINGS)
+    assert [offset for offset, _ in records_from(target, 31)] == list(range(31, 50))
+    assert not [line for line in caplog.messages if "damaged" in line or "segment 0 " in line]
+    assert not target.segments.first.has_damaged_index
+    assert target.segments.first.offset_index.last_entry[0] == 45
+
+
+def test_an_index_entry_at_a_damaged_wrapper_is_wrong(bench: Bench) -> None:
+    write(bench, wrapper(0, 5) + wrapper(5, 10)[:-1] + b"x" + wrapper(10, 15))
+    write(bench, struct.pack(">ii", 5, len(wrapper(0, 5))), PATH.replace(".log", ".index"))
+    write(bench, struct.pack(">qi", 1014, 14), PATH.replace(".log", ".timeindex"))
+    write(bench, b"", PATH.replace("00.log", "15.log"))
+    target = bench.open(clean=True, **SETTINGS)
+    assert target.read(14, 100, isolation=FetchIsolation.LOG_END, min_one_message=True).size == len(wrapper(10, 15))
