@@ -259,3 +259,10 @@ def test_an_index_entry_at_a_damaged_wrapper_is_wrong(bench: Bench) -> None:
     write(bench, b"", PATH.replace("00.log", "15.log"))
     target = bench.open(clean=True, **SETTINGS)
     assert target.read(14, 100, isolation=FetchIsolation.LOG_END, min_one_message=True).size == len(wrapper(10, 15))
+
+
+def test_a_damaged_wrapper_does_not_hide_its_neighbour(bench: Bench) -> None:
+    write(bench, wrapper(0, 5) + wrapper(5, 10)[:-1] + b"x" + wrapper(10, 15))
+    target = bench.open(clean=True, **SETTINGS)
+    assert [offset for offset, _ in records_from(target, 10)] == list(range(10, 15))
+    assert [offset for offset, _ in records_from(target, 12)] == list(range(12, 15))
