@@ -164,6 +164,7 @@ class SegmentLookup:
         if start is None:
             return None
         for _, header, batch in scan_batches(files.file, start[0], files.size):
+            _check_message(header, batch)
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             record = first_record(batch, header, lambda r: r.timestamp >= timestamp and r.offset >= start_offset)
@@ -185,3 +186,12 @@ class SegmentLookup:
             if record is not None:
                 return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
         return None
+
+
+def _check_message(header: BatchHeader, batch: memoryview) -> None:
+    """Check the CRC of an entry of format v0 or v1 before a search by time may pass it over.
+
+    Why: a batch whose magic is damaged looks like a message without a timestamp.
+    """
+    if header.magic < MAGIC_V2:
+        verify_crc(batch, 0, header)

@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from barnabas.broker.storage.log.log import FetchIsolation, Log
+from barnabas.protocol.errors import ApiError
 from barnabas.protocol.records.batch import SimpleRecord as Record
 from barnabas.protocol.records.batch import build_batch, iter_records
 from barnabas.protocol.records.compression import CompressionType
@@ -266,3 +267,13 @@ def test_a_damaged_wrapper_does_not_hide_its_neighbour(bench: Bench) -> None:
     target = bench.open(clean=True, **SETTINGS)
     assert [offset for offset, _ in records_from(target, 10)] == list(range(10, 15))
     assert [offset for offset, _ in records_from(target, 12)] == list(range(12, 15))
+
+
+def test_a_search_by_time_does_not_pass_over_a_batch_that_looks_like_a_message(bench: Bench) -> None:
+    records = [[Record(1000 + at, b"k", b"v") for at in range(first, first + 5)] for first in (0, 10, 20)]
+    batches = [bytearray(build_batch(each, base_offset=5 * at)) for at, each in enumerate(records)]
+    batches[1][16] = MAGIC_V0
+    write(bench, b"".join(batches))
+    target = bench.open(clean=True, **SETTINGS)
+    with pytest.raises(ApiError):
+        target.fetch_offset_by_timestamp(1012)
