@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.share.partition.values import Acquired, Span
+from barnabas.broker.storage.large_batches import first_offset
 from barnabas.broker.storage.segments.scan import is_header_cut
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import (
@@ -27,7 +28,6 @@ from barnabas.protocol.records.batch import (
     read_stored_header,
 )
 from barnabas.protocol.records.compression import Buffer
-from barnabas.protocol.records.stored_messages import base_offset_of
 
 if TYPE_CHECKING:
     from barnabas.broker.storage.log.log_types import AbortedTransaction
@@ -94,7 +94,7 @@ def _batches(slice_: FileSlice) -> Iterator[ReadBatch]:
 
 def _with_all_offsets(header: BatchHeader, wrapper: Buffer) -> BatchHeader:
     """Return the header of a compressed entry of format v0 or v1 with its first offset, which only its records have."""
-    base_offset = base_offset_of(header, wrapper)
+    base_offset = first_offset(wrapper, header)
     return header.replace(base_offset=base_offset, last_offset_delta=header.last_offset - base_offset)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from barnabas.protocol.limits import ELEMENTS_MAX
 from barnabas.protocol.records.batch import BatchHeader, Record, iter_records_without_headers, records_payload
 from barnabas.protocol.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, DecompressedTooLargeError
-from barnabas.protocol.records.stored_messages import as_batch
+from barnabas.protocol.records.stored_messages import as_batch, base_offset_of
 
 ORDINARY_BYTES: Final = 64 << 20
 #: Of a compressed batch. Records of 7 bytes compress to next to nothing, and each may have to be looked at. No client
@@ -35,6 +35,15 @@ def first_record(
     except DecompressedTooLargeError:
         with LARGE_BATCH:
             return _first(batch, header, is_wanted, DECOMPRESSED_SIZE_MAX)
+
+
+def first_offset(batch: Buffer, header: BatchHeader, ordinary_max: int = ORDINARY_BYTES) -> int:
+    """Return the offset of a batch's first record, which a wrapper's header lacks; raises MalformedMessageError."""
+    try:
+        return base_offset_of(header, batch, ordinary_max)
+    except DecompressedTooLargeError:
+        with LARGE_BATCH:
+            return base_offset_of(header, batch)
 
 
 def _first(batch: Buffer, header: BatchHeader, is_wanted: Callable[[Record], bool], size_max: int) -> Record | None:

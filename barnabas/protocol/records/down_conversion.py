@@ -25,12 +25,14 @@ from barnabas.protocol.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     Record,
+    iter_headers,
     iter_records_without_headers,
+    read_stored_header,
     records_payload,
 )
 from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError
 from barnabas.protocol.records.message_set import MAGIC_V0, encode_message, encode_wrapper
-from barnabas.protocol.records.stored_messages import iter_batches
+from barnabas.protocol.records.stored_messages import as_batch
 
 #: The most bytes that the records of one compressed batch may take before compression, as they are and in an older
 #: format.
@@ -59,16 +61,17 @@ def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int
     """
     parts: list[bytes] = []
     size = work = 0
-    for header, batch in iter_batches(batches, WRAPPED_MAX):
-        if header.is_control:
+    view = memoryview(batches)
+    for position, stored_header in iter_headers(batches, read_stored_header):
+        if stored_header.is_control:
             continue
-        if header.compression_type is CompressionType.ZSTD:
+        if parts and (size >= size_max or work >= work_max):
+            break
+        header, payload = _payload(view[position : position + stored_header.size_in_bytes], stored_header)
+        if payload is None:
             if parts:
                 break
             raise ZstdError("records compressed with zstd cannot be converted to an older format")
-        if parts and (size >= size_max or work >= work_max):
-            break
-        payload = _payload(batch, header)
         try:
             converted, done = _convert(header, iter_records_without_headers(payload, header), magic, first_offset)
         except struct.error:
@@ -82,11 +85,15 @@ def to_message_set(batches: Buffer, magic: int, first_offset: int, size_max: int
     return DownConverted(b"".join(parts), work)
 
 
-def _payload(batch: Buffer, header: BatchHeader) -> bytes:
+def _payload(stored: Buffer, header: BatchHeader) -> tuple[BatchHeader, bytes | None]:
+    """Return the header and the records of a batch, which an entry of format v0 or v1 becomes; None for zstd."""
     try:
-        return bytes(records_payload(batch, 0, header, WRAPPED_MAX))
-    except DecompressedTooLargeError:
-        raise WrapperTooLargeError(f"a batch decompresses to more than {WRAPPED_MAX} bytes") from None
+        header, batch = as_batch(header, stored, WRAPPED_MAX)
+        if header.compression_type is CompressionType.ZSTD:
+            return header, None
+        return header, bytes(records_payload(batch, 0, header, WRAPPED_MAX))
+    except DecompressedTooLargeError as error:
+        raise WrapperTooLargeError(str(error)) from None
 
 
 def _convert(header: BatchHeader, records: Iterable[Record], magic: int, first_offset: int) -> DownConverted:

@@ -125,16 +125,11 @@ def _read_bytes(view: memoryview, cursor: int, end: int) -> tuple[memoryview | N
     return view[cursor : cursor + length], cursor + length
 
 
-def iter_wrapped(wrapper: Message, size_max: int) -> Iterator[Message]:
-    """Yield the messages in a compressed one, their offsets as they are there; at least one.
+def unwrap(wrapper: Message, size_max: int) -> Buffer:
+    """Return the set in a compressed message.
 
     Raises MalformedMessageError; DecompressedTooLargeError, a kind of it, for more than `size_max` bytes.
     """
-    return iter_unwrapped(wrapper, unwrap(wrapper, size_max))
-
-
-def unwrap(wrapper: Message, size_max: int) -> Buffer:
-    """Return the set in a compressed message; raises what `iter_wrapped` raises."""
     if wrapper.value is None:
         raise MalformedMessageError("a compressed message without a value")
     data: Buffer = wrapper.value
@@ -144,7 +139,10 @@ def unwrap(wrapper: Message, size_max: int) -> Buffer:
 
 
 def iter_unwrapped(wrapper: Message, messages: Buffer) -> Iterator[Message]:
-    """Yield the messages of the set that `unwrap` returned; at least one. Raises MalformedMessageError."""
+    """Yield the messages of the set that `unwrap` returned, their offsets as they are there; at least one.
+
+    Raises MalformedMessageError.
+    """
     is_empty = True
     for message in iter_messages(messages):
         if message.magic != wrapper.magic:

@@ -7,25 +7,31 @@ Rules
 1. A batch has the records of one entry (the messages of a wrapper), their offsets, and timestamps; it ends at the
    entry's offset.
 2. The entry's CRC is checked first, since the batch gets a new one.
-3. Malformed input raises MalformedMessageError; an entry that decompresses to more than the bound raises
-   DecompressedTooLargeError, a kind of it.
+3. Malformed input raises MalformedMessageError; an entry that decompresses to more than the bound, or to more than
+   MESSAGES_MAX messages, raises DecompressedTooLargeError, a kind of it.
 
 Source: Kafka's AbstractLegacyRecordBatch, 4.3.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.limits import ELEMENTS_MAX
 from barnabas.protocol.records.batch import (
     INT32_MAX,
+    LEGACY_BATCH_SIZE_MIN,
     LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
     MAGIC_V2,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
     SimpleRecord,
     assemble_batch,
@@ -34,8 +40,19 @@ from barnabas.protocol.records.batch import (
     read_header,
     read_stored_header,
 )
-from barnabas.protocol.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, CompressionType, compress
-from barnabas.protocol.records.message_set import MAGIC_V0, Message, iter_messages, iter_wrapped
+from barnabas.protocol.records.compression import (
+    DECOMPRESSED_SIZE_MAX,
+    Buffer,
+    CompressionType,
+    DecompressedTooLargeError,
+    compress,
+)
+from barnabas.protocol.records.message_set import MAGIC_V0, Message, iter_messages, iter_unwrapped, unwrap
+
+#: Of a wrapper. No client made more, and each costs time and memory.
+MESSAGES_MAX: Final = ELEMENTS_MAX
+
+_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 
 
 def as_batch(header: BatchHeader, stored: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple[BatchHeader, Buffer]:
@@ -43,28 +60,36 @@ def as_batch(header: BatchHeader, stored: Buffer, size_max: int = DECOMPRESSED_S
     if header.magic >= MAGIC_V2:
         return header, stored
     entry = _entry(stored)
-    messages = list(_messages(entry, size_max))
-    base_offset, base_timestamp = messages[0].offset, messages[0].timestamp
-    if not 0 <= entry.offset - base_offset <= INT32_MAX:
-        raise MalformedMessageError(f"the messages of the wrapper at offset {entry.offset} begin at {base_offset}")
+    messages, base_offset, shift = _opened(entry, size_max)
+    payload = bytearray()  # Why no list of the messages: a small wrapper can hold very many
+    count = 0
+    base_timestamp = newest = NO_TIMESTAMP
+    for message in messages:
+        if not count:
+            base_timestamp = newest = message.timestamp
+        payload += _encoded(message, message.timestamp - base_timestamp, message.offset + shift - base_offset)
+        newest = max(newest, message.timestamp)
+        count += 1
     kind = entry.compression
-    payload = _encoded(messages, base_offset, base_timestamp)
     is_stamped = entry.is_log_append_time
-    newest = entry.timestamp if is_stamped else max(message.timestamp for message in messages)
     converted = BatchHeader(
         base_offset, 0, NO_LEADER_EPOCH, MAGIC_V2, 0,
         int(kind) | (LOG_APPEND_TIME_BIT if is_stamped else 0), entry.offset - base_offset,
-        base_timestamp, newest, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, len(messages),
+        base_timestamp, entry.timestamp if is_stamped else newest,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
     )  # fmt: skip
-    batch = assemble_batch(converted, payload if kind is CompressionType.NONE else compress(kind, payload))
+    batch = assemble_batch(converted, bytes(payload) if kind is CompressionType.NONE else compress(kind, payload))
     return read_header(batch), memoryview(batch)
 
 
-def base_offset_of(header: BatchHeader, stored: Buffer) -> int:
-    """Return the offset of the first record of the one batch in `stored`; only a wrapper's is not in its header."""
+def base_offset_of(header: BatchHeader, stored: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> int:
+    """Return the offset of the first record of the one batch in `stored`; only a wrapper's is not in its header.
+
+    The messages of a wrapper are not read.
+    """
     if header.magic >= MAGIC_V2:
         return header.base_offset
-    return next(_messages(_entry(stored), DECOMPRESSED_SIZE_MAX)).offset
+    return _opened(_entry(stored), size_max)[1]
 
 
 def iter_batches(buffer: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[tuple[BatchHeader, Buffer]]:
@@ -81,15 +106,37 @@ def _entry(stored: Buffer) -> Message:
     return entry
 
 
-def _messages(entry: Message, size_max: int) -> Iterator[Message]:
-    """Yield the messages of an entry with their absolute offsets."""
+def _opened(entry: Message, size_max: int) -> tuple[Iterable[Message], int, int]:
+    """Return (messages, offset of the first one, what to add to the offsets of the messages) of an entry."""
     if entry.compression is CompressionType.NONE:
-        yield entry
-        return
-    messages = list(iter_wrapped(entry, size_max))
-    shift = 0 if entry.magic == MAGIC_V0 else _shift(entry.offset, messages[-1].offset)
-    for message in messages:
-        yield message._replace(offset=message.offset + shift)
+        return (entry,), entry.offset, 0
+    messages = unwrap(entry, size_max)
+    first, last = _ends(messages)
+    shift = 0 if entry.magic == MAGIC_V0 else _shift(entry.offset, last)
+    if not 0 <= entry.offset - first - shift <= INT32_MAX:
+        raise MalformedMessageError(f"the messages of the wrapper at offset {entry.offset} begin at {first + shift}")
+    return iter_unwrapped(entry, messages), first + shift, shift
+
+
+def _ends(messages: Buffer) -> tuple[int, int]:
+    """Return the offsets of the first and the last whole message of a set; only their sizes are read."""
+    view = memoryview(messages)
+    position, end = 0, len(view)
+    first = last = count = 0
+    while end - position >= LOG_OVERHEAD:
+        offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+        if size < LEGACY_BATCH_SIZE_MIN:
+            raise MalformedMessageError(f"a message of {size} bytes is smaller than any")
+        if size > end - position - LOG_OVERHEAD:
+            break
+        count += 1
+        if count > MESSAGES_MAX:
+            raise DecompressedTooLargeError(f"a wrapper has more than {MESSAGES_MAX} messages")
+        first, last = offset if count == 1 else first, offset
+        position += LOG_OVERHEAD + size
+    if not count:
+        raise MalformedMessageError("a compressed message without messages")
+    return first, last
 
 
 def _shift(wrapper_offset: int, last_offset: int) -> int:
@@ -99,16 +146,9 @@ def _shift(wrapper_offset: int, last_offset: int) -> int:
     return wrapper_offset - last_offset if wrapper_offset else 0
 
 
-def _encoded(messages: Iterable[Message], base_offset: int, base_timestamp: int) -> bytes:
-    return b"".join(
-        encode_record(
-            SimpleRecord(
-                message.timestamp,
-                None if message.key is None else bytes(message.key),
-                None if message.value is None else bytes(message.value),
-            ),
-            message.timestamp - base_timestamp,
-            message.offset - base_offset,
-        )
-        for message in messages
+def _encoded(message: Message, timestamp_delta: int, offset_delta: int) -> bytes:
+    key, value = message.key, message.value
+    record = SimpleRecord(
+        message.timestamp, None if key is None else bytes(key), None if value is None else bytes(value)
     )
+    return encode_record(record, timestamp_delta, offset_delta)

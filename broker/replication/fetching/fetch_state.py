@@ -1,6 +1,7 @@
 """The state of a partition that is being fetched, and decisions about it. Pure: no socket, no thread.
 
 States of a partition
+    starts --a log without epochs--> truncated to its high watermark, FETCHING
     FETCHING --error--> DELAYED (until a time) --time up--> FETCHING
     FETCHING --"not the leader, yet"--> DELAYED, briefly at first
     FETCHING --diverging epoch--> truncated, FETCHING again
@@ -75,13 +76,20 @@ class FetchState:
 def initial_state(partition: Partition) -> FetchState:
     """The state of a partition that starts to follow: it continues at its log's end.
 
-    A log without epochs continues at its high watermark, since a leader could compare nothing with its own.
+    A log without epochs continues at its high watermark, since a leader could compare nothing with its own. What lies
+    above must go first (`is_overlong`).
     """
     log = partition.log
     assert log is not None, "a follower has a log"
     epoch = log.latest_epoch
     offset = log.log_end_offset if epoch != NO_EPOCH else log.high_watermark
     return FetchState(partition, partition.leader_epoch, offset, epoch)
+
+
+def is_overlong(state: FetchState) -> bool:
+    """Whether the log of a partition that starts to follow has no epochs, and records beyond where it continues."""
+    log = state.partition.log
+    return log is not None and log.latest_epoch == NO_EPOCH and log.log_end_offset > state.fetch_offset
 
 
 def refusal_pause_ms(refusals: int, backoff_max_ms: int) -> int:

@@ -6,7 +6,8 @@ Rules
 1. Records are appended only under the leader epoch that they were fetched with (`Partition.append_as_follower` checks
    it under its lock). `forget` therefore need not wait for the thread.
 2. The fetcher decides no ISR and no high watermark: it takes over the leader's.
-3. A follower truncates where its epochs and the leader's diverge (KIP-595), never by its own high watermark alone.
+3. A follower truncates where its epochs and the leader's diverge (KIP-595), never by its own high watermark alone. Only
+   a log without epochs (it has nothing but messages of format v0 and v1) is cut to its high watermark, as Kafka does.
 
 Threads: `ReplicaFetcherThread-<index>-<leader>` runs; others add and remove partitions under `_lock`.
 Source: Kafka's AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint (4.3).
@@ -23,6 +24,7 @@ from barnabas.broker.replication.fetching.fetch_state import (
     FetchState,
     Wanted,
     initial_state,
+    is_overlong,
     refusal_pause_ms,
     soonest_ms,
     truncation_offset,
@@ -114,6 +116,7 @@ class ReplicaFetcher:
         self._condition = threading.Condition(self._lock)
         self._states: dict[TopicPartition, FetchState] = {}
         self._touched: dict[TopicPartition, None] = {}  # whose state may differ from what the leader was told
+        self._overlong: dict[TopicPartition, None] = {}  # whose log reaches beyond where fetching continues
         self._is_stopping = False
         self.fetches = Meter(manager.registry.now_s())  # marked by the fetcher's thread
         self.bytes_in = Meter(manager.registry.now_s())  # likewise
@@ -134,6 +137,7 @@ class ReplicaFetcher:
             self.failed -= states.keys()
             self._states.update(states)
             self._touched.update(dict.fromkeys(states))
+            self._overlong.update({tp: None for tp, state in states.items() if is_overlong(state)})
             self._condition.notify_all()
 
     def remove(self, tps: Iterable[TopicPartition]) -> None:
@@ -228,6 +232,8 @@ class ReplicaFetcher:
                 self._condition.wait(pause_ms / 1000)
 
     def _fetch(self, ready: dict[TopicPartition, FetchState]) -> None:
+        if self._overlong:
+            self._cut_overlong()
         build = self._turns.build(_wanted)
         config = self._config
         request = wire.FetchRequest(
@@ -260,6 +266,24 @@ class ReplicaFetcher:
                 if tp is not None and fetched is not None:
                     self._handle(tp, fetched, data)
 
+    def _cut_overlong(self) -> None:
+        """Drop the records above the high watermark of logs without epochs, before anything is appended to them."""
+        with self._lock:
+            states = [state for tp in self._overlong if (state := self._states.get(tp)) is not None]
+            self._overlong.clear()
+        for state in states:
+            partition = state.partition
+            held = partition.log
+            assert held is not None, "a follower has a log"
+            # Why the greater: a former leader's last answer may have moved the high watermark meanwhile.
+            offset = max(state.fetch_offset, held.high_watermark)
+            log.info("truncating %s to its high watermark %d: it has no leader epochs", partition.tp, offset)
+            try:
+                partition.truncate_to(offset, leader_epoch=state.leader_epoch)
+            except ApiError as problem:
+                self._give_up(partition.tp, state, str(problem))
+            self._manager.complete_delayed(partition.tp)
+
     def _handle(self, tp: TopicPartition, fetched: FetchState, data: wire.PartitionData) -> None:
         """Act on one partition's response, unless the partition was moved or forgotten meanwhile."""
         if self._states.get(tp) is not fetched:
@@ -282,7 +306,7 @@ class ReplicaFetcher:
                 following = self._delayed(fetched)
         except UnexpectedAppendOffsetError as gap:
             log.warning("%s", gap)
-            following = self._delayed(initial_state(fetched.partition))
+            following = self._begun_again(tp, fetched)
         except ApiError as problem:
             if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:
                 self._give_up(tp, fetched, str(problem))
@@ -293,6 +317,14 @@ class ReplicaFetcher:
             if self._states.get(tp) is fetched:
                 self._states[tp] = following
                 self._touched[tp] = None
+
+    def _begun_again(self, tp: TopicPartition, fetched: FetchState) -> FetchState:
+        """Return the state after an answer that does not continue the log: as at first, and delayed."""
+        following = self._delayed(initial_state(fetched.partition))
+        if is_overlong(following):
+            with self._lock:
+                self._overlong[tp] = None
+        return following
 
     def _dropped(self, tp: TopicPartition, fetched: FetchState) -> None:
         """Begin a new session if the leader would not send what was dropped again: it counts it as taken over."""

@@ -161,6 +161,7 @@ class _Run:
         self._numbered = 0  # how many of the map's records were passed while copying
         self._check = check
         self._stats = CleanerStats(began_ms=self._clock.monotonic_ms())
+        self._next_offset = 0  # after what was copied to the cleaned segment, at least its base
         self._unpaid_bytes = 0  # read or written since the throttle was last asked
         self._transactions = CleanedTransactions()
         self._round = Round(
@@ -295,6 +296,7 @@ class _Run:
     def _copy_group(self, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
         """Copy the records that stay from a group to `cleaned`, and make it durable."""
         self._transactions.cleaned_index = cleaned.txn_index
+        self._next_offset = cleaned.base_offset
         for index, segment in enumerate(group):
             segment_end = group[index + 1].base_offset if index + 1 < len(group) else segment.read_next_offset()
             self._transactions.add_aborted(self._log.aborted_transactions_in(segment.base_offset, segment_end))
@@ -315,12 +317,17 @@ class _Run:
             if kept is None:
                 continue
             data, count = kept
-            self._stats.records_written += count
             max_timestamp = header.max_timestamp
             if data is batch:
                 data = stored  # Why: a message of format v0 or v1 is smaller than the batch that has it
+            elif header.base_offset < self._next_offset:
+                # Why: recovery cuts a batch that begins below its segment, or below what precedes it. The messages of a
+                # wrapper may; all that its header has is its last offset.
+                data, count = stored, header.record_count
             else:
                 max_timestamp = read_header(data).max_timestamp
+            self._stats.records_written += count
+            self._next_offset = header.next_offset
             pieces.append(data)
             placed.append((len(data), header.last_offset, max_timestamp))
             pending += len(data)

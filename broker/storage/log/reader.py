@@ -257,7 +257,7 @@ def _start_of_read(segment: LogSegment, recent: RecentBatches, offset: int, end:
         if end == segment.size:  # after compaction a limit's position may lie within a batch
             segment.check_gap(offset, end)
         return None
-    if found[1].base_offset > offset:
+    if not segment.begins_by(offset, *found):
         segment.check_gap(offset, found[0])
     return found[0], found[1].size_in_bytes
 

@@ -161,6 +161,10 @@ class LogSegment:
         """Find the first batch below position `end` whose last offset is at least `offset`: (position, header)."""
         return self._lookup.translate(offset, end)
 
+    def begins_by(self, offset: int, position: int, header: BatchHeader) -> bool:
+        """Return whether the batch at `position` begins at or before `offset`; a damaged wrapper does not."""
+        return self._lookup.begins_by(offset, position, header)
+
     def check_gap(self, offset: int, end: int) -> None:
         """Raise MalformedMessageError if damage may hide `offset`, which is in no batch below position `end`."""
         self._lookup.check_gap(offset, end)

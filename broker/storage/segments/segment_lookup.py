@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.broker.storage.large_batches import first_record
+from barnabas.broker.storage.large_batches import first_offset, first_record
 from barnabas.broker.storage.log.log_types import NO_OFFSET, TimestampOffset
 from barnabas.broker.storage.segments.scan import scan_batches, scan_headers
 from barnabas.broker.storage.segments.segment_files import SegmentFiles
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import (
+    COMPRESSION_MASK,
     HEADER_SIZE,
     LEGACY_HEADER_SIZE,
     MAGIC_V2,
@@ -66,10 +67,25 @@ class SegmentLookup:
             header = read_stored_header(files.file.pread(HEADER_SIZE, position))
         except MalformedMessageError:
             return False
-        return files.base_offset <= header.base_offset <= offset and (
+        return (
+            files.base_offset <= header.base_offset
             # Why: bytes amid a batch may look like a message of format v0 or v1.
-            header.magic >= MAGIC_V2 or self._has_right_crc(header, position)
+            and (header.magic >= MAGIC_V2 or self._has_right_crc(header, position))
+            and self.begins_by(offset, position, header)
         )
+
+    def begins_by(self, offset: int, position: int, header: BatchHeader) -> bool:
+        """Return whether the batch at `position` begins at or before `offset`; a damaged wrapper does not.
+
+        The header of a wrapper has only the offset of its last message. Old brokers put that of the first one into the
+        index.
+        """
+        if header.base_offset <= offset or header.magic >= MAGIC_V2 or not header.attributes & COMPRESSION_MASK:
+            return header.base_offset <= offset
+        try:
+            return first_offset(self._files.file.pread(header.size_in_bytes, position), header) <= offset
+        except MalformedMessageError:
+            return False
 
     def _has_right_crc(self, header: BatchHeader, position: int) -> bool:
         size = header.size_in_bytes
@@ -148,6 +164,7 @@ class SegmentLookup:
         if start is None:
             return None
         for _, header, batch in scan_batches(files.file, start[0], files.size):
+            _check_message(header, batch)
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             record = first_record(batch, header, lambda r: r.timestamp >= timestamp and r.offset >= start_offset)
@@ -169,3 +186,12 @@ class SegmentLookup:
             if record is not None:
                 return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
         return None
+
+
+def _check_message(header: BatchHeader, batch: memoryview) -> None:
+    """Check the CRC of an entry of format v0 or v1 before a search by time may pass it over.
+
+    Why: a batch whose magic is damaged looks like a message without a timestamp.
+    """
+    if header.magic < MAGIC_V2:
+        verify_crc(batch, 0, header)

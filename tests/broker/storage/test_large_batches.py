@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from barnabas.broker.storage.large_batches import LARGE_BATCH, first_record
+from barnabas.broker.storage.large_batches import LARGE_BATCH, first_offset, first_record
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import Record, SimpleRecord, build_batch, read_header
+from barnabas.protocol.records.batch import Record, SimpleRecord, build_batch, read_header, read_stored_header
 from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.message_set import MAGIC_V0, MAGIC_V1, encode_message, encode_wrapper
 
 
 def batch_of(*sizes: int) -> bytes:
@@ -43,5 +44,20 @@ def test_a_large_batch_waits_for_another_one() -> None:
         LARGE_BATCH.release()
         try:
             assert waiting.result(30) is not None
+        finally:
+            LARGE_BATCH.acquire()
+
+
+@pytest.mark.parametrize("magic", [MAGIC_V0, MAGIC_V1])
+def test_the_first_offset_of_a_large_wrapper_waits_for_another_large_batch(magic: int) -> None:
+    inner = b"".join(encode_message(magic, at, 1, None, bytes(100_000)) for at in (5, 6))
+    wrapper = encode_wrapper(CompressionType.GZIP, magic, 6, 1, inner)
+    with LARGE_BATCH, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(first_offset, wrapper, read_stored_header(wrapper), 100_000)
+        assert first_offset(wrapper, read_stored_header(wrapper), 300_000) == 5
+        assert not waiting.done()
+        LARGE_BATCH.release()
+        try:
+            assert waiting.result(30) == 5
         finally:
             LARGE_BATCH.acquire()

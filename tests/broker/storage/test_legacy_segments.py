@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import struct
 
 import pytest
 
 from barnabas.broker.storage.log.log import FetchIsolation, Log
+from barnabas.protocol.errors import ApiError
 from barnabas.protocol.records.batch import SimpleRecord as Record
 from barnabas.protocol.records.batch import build_batch, iter_records
 from barnabas.protocol.records.compression import CompressionType
@@ -193,3 +195,85 @@ def test_a_batch_that_damage_makes_look_like_a_message_is_cut(bench: Bench) -> N
     write(bench, bytes(data))
     target = bench.open(clean=True, **SETTINGS)
     assert target.log_end_offset == 3
+
+
+def wrapper(first: int, end: int) -> bytes:
+    """Return a wrapper of format v1 with the messages from `first` to below `end`."""
+    inner = b"".join(
+        encode_message(MAGIC_V1, at - first, 1000 + at, b"k%d" % at, b"v%d" % at) for at in range(first, end)
+    )
+    return encode_wrapper(CompressionType.GZIP, MAGIC_V1, end - 1, 999 + end, inner)
+
+
+def compacted(bench: Bench, target: Log) -> list[tuple[int, str]]:
+    target.update_high_watermark(target.log_end_offset)
+    target.roll()
+    compact(target, bench)
+    target.flush()
+    return records_from(target, target.log_start_offset)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_wrapper_that_begins_below_its_segment_outlives_compaction(bench: Bench, clean: bool) -> None:
+    """The leader's log starts inside a wrapper (DeleteRecords), and so does its new follower's."""
+    settings = {**SETTINGS, "compact": True, "delete": False, "log_start_offset": 2, "recovery_point": 2}
+    target = bench.open(**settings)
+    later = build_batch([Record(1400, b"k3", b"n3")], base_offset=5)
+    target.append_as_follower(memoryview(bytearray(wrapper(0, 5) + later)), leader_epoch=3)
+    before = compacted(bench, target)
+    assert before == [(2, "v2"), (3, "v3"), (4, "v4"), (5, "n3")]
+    assert records_from(bench.open(clean=clean, **settings), 2) == before
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_wrapper_that_begins_below_the_end_of_what_precedes_it_outlives_compaction(bench: Bench, clean: bool) -> None:
+    settings = {**SETTINGS, "compact": True, "delete": False}
+    inner = b"".join(encode_message(MAGIC_V0, at, 0, b"k%d" % at, b"w%d" % at) for at in range(4))
+    before_it = encode_message(MAGIC_V0, 2, 0, b"other", b"v")
+    write(bench, before_it + encode_wrapper(CompressionType.GZIP, MAGIC_V0, 3, 0, inner))
+    target = bench.open(**settings)
+    bench.append(target, "n3", key=b"k3")
+    before = compacted(bench, target)
+    assert (before[-1], content(target).startswith(before_it)) == ((4, "n3"), True)
+    assert records_from(bench.open(clean=clean, **settings), 0) == before
+
+
+def test_an_index_of_first_offsets_is_right(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Old brokers indexed the first offset of an append; that of a wrapper is not in its header."""
+    wrappers = [wrapper(first, first + 5) for first in range(0, 50, 5)]
+    write(bench, b"".join(wrappers))
+    entries = [struct.pack(">ii", at * 5, sum(map(len, wrappers[:at]))) for at in (3, 6, 9)]
+    write(bench, b"".join(entries), PATH.replace(".log", ".index"))
+    write(bench, struct.pack(">qi", 1049, 49), PATH.replace(".log", ".timeindex"))
+    write(bench, b"", PATH.replace("00.log", "50.log"))
+    target = bench.open(clean=True, **SETTINGS)
+    assert [offset for offset, _ in records_from(target, 31)] == list(range(31, 50))
+    assert not [line for line in caplog.messages if "damaged" in line or "segment 0 " in line]
+    assert not target.segments.first.has_damaged_index
+    assert target.segments.first.offset_index.last_entry[0] == 45
+
+
+def test_an_index_entry_at_a_damaged_wrapper_is_wrong(bench: Bench) -> None:
+    write(bench, wrapper(0, 5) + wrapper(5, 10)[:-1] + b"x" + wrapper(10, 15))
+    write(bench, struct.pack(">ii", 5, len(wrapper(0, 5))), PATH.replace(".log", ".index"))
+    write(bench, struct.pack(">qi", 1014, 14), PATH.replace(".log", ".timeindex"))
+    write(bench, b"", PATH.replace("00.log", "15.log"))
+    target = bench.open(clean=True, **SETTINGS)
+    assert target.read(14, 100, isolation=FetchIsolation.LOG_END, min_one_message=True).size == len(wrapper(10, 15))
+
+
+def test_a_damaged_wrapper_does_not_hide_its_neighbour(bench: Bench) -> None:
+    write(bench, wrapper(0, 5) + wrapper(5, 10)[:-1] + b"x" + wrapper(10, 15))
+    target = bench.open(clean=True, **SETTINGS)
+    assert [offset for offset, _ in records_from(target, 10)] == list(range(10, 15))
+    assert [offset for offset, _ in records_from(target, 12)] == list(range(12, 15))
+
+
+def test_a_search_by_time_does_not_pass_over_a_batch_that_looks_like_a_message(bench: Bench) -> None:
+    records = [[Record(1000 + at, b"k", b"v") for at in range(first, first + 5)] for first in (0, 10, 20)]
+    batches = [bytearray(build_batch(each, base_offset=5 * at)) for at, each in enumerate(records)]
+    batches[1][16] = MAGIC_V0
+    write(bench, b"".join(batches))
+    target = bench.open(clean=True, **SETTINGS)
+    with pytest.raises(ApiError):
+        target.fetch_offset_by_timestamp(1012)

@@ -36,7 +36,8 @@ from barnabas.protocol.records.message_set import (
     encode_message,
     encode_wrapper,
     iter_messages,
-    iter_wrapped,
+    iter_unwrapped,
+    unwrap,
 )
 from barnabas.protocol.records.up_conversion import RecordBudget, SetTooLargeError, StampedMessageError, to_batch
 from barnabas.protocol.records.varint import write_varint, write_varlong
@@ -68,7 +69,7 @@ def flat(data: bytes) -> list[Message]:
         if not message.compression:
             found.append(message)
             continue
-        inner = list(iter_wrapped(message, SIZE_MAX))
+        inner = list(iter_unwrapped(message, unwrap(message, SIZE_MAX)))
         base = message.offset - inner[-1].offset if message.magic else 0
         found += [each._replace(offset=base + each.offset) for each in inner]
     return found
@@ -378,3 +379,21 @@ def test_the_gaps_of_compaction_stay() -> None:
         )
         for magic in (MAGIC_V0, MAGIC_V1):
             assert [m.offset for m in down(batches, magic)] == [10, 50]
+
+
+def wrapper_v1(first: int, size: int) -> bytes:
+    """Return a wrapper of format v1 with one message."""
+    return encode_wrapper(CompressionType.GZIP, MAGIC_V1, first, 0, encode_message(MAGIC_V1, 0, 0, None, bytes(size)))
+
+
+def test_an_old_wrapper_that_decompresses_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(down_conversion, "WRAPPED_MAX", 100_000)
+    assert len(down(wrapper_v1(5, 50_000))) == 1
+    with pytest.raises(WrapperTooLargeError):
+        down(wrapper_v1(5, 100_000))
+
+
+def test_an_old_wrapper_after_what_is_enough_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(down_conversion, "WRAPPED_MAX", 100_000)
+    made = to_message_set(wrapper_v1(5, 50_000) + wrapper_v1(6, 200_000), MAGIC_V1, 0, SIZE_MAX, 50_000)
+    assert len(flat(made.messages)) == 1

@@ -20,7 +20,8 @@ from barnabas.protocol.records.message_set import (
     encode_message,
     encode_wrapper,
     iter_messages,
-    iter_wrapped,
+    iter_unwrapped,
+    unwrap,
 )
 
 GOLDEN = Path(__file__).parents[3] / "data" / "message_sets.txt"
@@ -28,6 +29,11 @@ RECORDS = ((1001, None, b"one"), (1003, b"k", b"two"), (1002, b"key", None))
 BASE_OFFSET, APPENDED_MS = 100, 5000
 SIZE_MAX = 1 << 20
 COMPRESSED = [kind for kind in CompressionType if kind not in (CompressionType.NONE, CompressionType.ZSTD)]
+
+
+def messages_in(wrapper: Message) -> list[Message]:
+    """Return the messages in a compressed one."""
+    return list(iter_unwrapped(wrapper, unwrap(wrapper, SIZE_MAX)))
 
 
 class Golden(NamedTuple):
@@ -72,7 +78,7 @@ def test_sets_of_apache_kafka_are_read(of: Golden) -> None:
         (wrapper,) = messages
         assert (wrapper.compression, wrapper.offset) == (of.kind, BASE_OFFSET + 2)
         assert wrapper.is_log_append_time == of.is_stamped
-        messages = list(iter_wrapped(wrapper, SIZE_MAX))
+        messages = messages_in(wrapper)
     assert [plain(message) for message in messages] == expected(of)
     assert {message.is_log_append_time for message in messages} == {of.is_stamped}
 
@@ -130,7 +136,7 @@ def test_what_is_written_is_read(magic: int, kind: CompressionType, records: lis
     assert [plain(message) for message in iter_messages(messages)] == rows
     (wrapper,) = iter_messages(encode_wrapper(kind, magic, 7, 9, messages))
     assert (wrapper.key, wrapper.offset) == (None, 7)
-    assert [plain(message) for message in iter_wrapped(wrapper, SIZE_MAX)] == rows
+    assert [plain(message) for message in messages_in(wrapper)] == rows
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 255))
@@ -140,7 +146,7 @@ def test_damage_is_nothing_but_malformed(noise: bytes, position: int, byte: int)
     for data in (noise, bytes(damaged)):
         try:
             for message in iter_messages(data):
-                list(iter_wrapped(message, SIZE_MAX))
+                messages_in(message)
         except MalformedMessageError:
             pass
 
@@ -166,7 +172,7 @@ def test_a_wrong_crc() -> None:
 
 def wrapped(magic: int, messages: bytes) -> list[Message]:
     (wrapper,) = iter_messages(encode_wrapper(CompressionType.GZIP, magic, 0, 0, messages))
-    return list(iter_wrapped(wrapper, SIZE_MAX))
+    return messages_in(wrapper)
 
 
 def test_wrappers_that_no_client_writes() -> None:
@@ -182,14 +188,14 @@ def test_wrappers_that_no_client_writes() -> None:
             wrapped(magic, content)
     (empty,) = iter_messages(encode_message(MAGIC_V1, 0, 0, None, None, CompressionType.GZIP))
     with pytest.raises(MalformedMessageError, match="without a value"):
-        list(iter_wrapped(empty, SIZE_MAX))
+        messages_in(empty)
 
 
 @pytest.mark.parametrize("kind", [4, 5, 7])
 def test_compressions_that_the_formats_lack(kind: int) -> None:
     (message,) = iter_messages(encode_message(MAGIC_V1, 0, 0, None, b"x", kind))
     with pytest.raises(MalformedMessageError, match="compression type id"):
-        list(iter_wrapped(message, SIZE_MAX))
+        messages_in(message)
 
 
 @pytest.mark.parametrize("kind", COMPRESSED, ids=lambda kind: kind.name)
@@ -197,4 +203,4 @@ def test_a_decompression_bomb_is_refused(kind: CompressionType) -> None:
     bomb = compress(kind, bytes(SIZE_MAX + 1))
     (wrapper,) = iter_messages(encode_message(MAGIC_V1, 0, 0, None, bomb, kind))
     with pytest.raises(DecompressedTooLargeError):
-        list(iter_wrapped(wrapper, SIZE_MAX))
+        messages_in(wrapper)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.records import stored_messages
 from barnabas.protocol.records.batch import (
+    BatchHeader,
     CorruptBatchError,
     SimpleRecord,
     build_batch,
@@ -15,7 +19,7 @@ from barnabas.protocol.records.batch import (
     read_stored_header,
     verify_crc,
 )
-from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.compression import CompressionType, DecompressedTooLargeError
 from barnabas.protocol.records.down_conversion import to_message_set
 from barnabas.protocol.records.message_set import MAGIC_V0, MAGIC_V1, encode_message, encode_wrapper
 from barnabas.protocol.records.stored_messages import as_batch, base_offset_of, iter_batches
@@ -72,3 +76,46 @@ def test_offsets_that_do_not_fit_the_wrapper_are_refused(offset: int) -> None:
     wrapper = encode_wrapper(CompressionType.GZIP, MAGIC_V0, offset, 1, inner)
     with pytest.raises(MalformedMessageError):
         as_batch(read_stored_header(wrapper), wrapper)
+
+
+def wrapper_of(messages: bytes, offset: int = 3) -> bytes:
+    return encode_wrapper(CompressionType.GZIP, MAGIC_V1, offset, 1, messages)
+
+
+def test_the_first_offset_of_a_wrapper_is_found_without_reading_its_messages() -> None:
+    inner = bytearray(b"".join(encode_message(MAGIC_V1, at, 1, None, b"v") for at in range(4)))
+    inner[-1] ^= 1
+    wrapper = wrapper_of(inner, 13)
+    assert base_offset_of(read_stored_header(wrapper), wrapper) == 10
+    with pytest.raises(CorruptBatchError):
+        as_batch(read_stored_header(wrapper), wrapper)
+
+
+@pytest.mark.parametrize("look", [as_batch, base_offset_of])
+def test_a_wrapper_of_very_many_messages_is_refused(
+    monkeypatch: pytest.MonkeyPatch, look: Callable[[BatchHeader, bytes], object]
+) -> None:
+    wrapper = wrapper_of(b"".join(encode_message(MAGIC_V1, at, 1, None, b"v") for at in range(4)))
+    monkeypatch.setattr(stored_messages, "MESSAGES_MAX", 4)
+    look(read_stored_header(wrapper), wrapper)
+    monkeypatch.setattr(stored_messages, "MESSAGES_MAX", 3)
+    with pytest.raises(DecompressedTooLargeError):
+        look(read_stored_header(wrapper), wrapper)
+
+
+@pytest.mark.parametrize("look", [as_batch, base_offset_of])
+@pytest.mark.parametrize("inner", [b"", encode_message(MAGIC_V1, 0, 1, None, b"v")[:-1], b"\0" * 30])
+def test_a_wrapper_without_a_whole_message_is_refused(
+    inner: bytes, look: Callable[[BatchHeader, bytes], object]
+) -> None:
+    wrapper = wrapper_of(inner)
+    with pytest.raises(MalformedMessageError):
+        look(read_stored_header(wrapper), wrapper)
+
+
+def test_the_first_offset_is_found_within_a_bound_of_bytes() -> None:
+    wrapper = wrapper_of(encode_message(MAGIC_V1, 0, 1, None, bytes(100_000)))
+    header = read_stored_header(wrapper)
+    assert base_offset_of(header, wrapper, 200_000) == 3
+    with pytest.raises(DecompressedTooLargeError):
+        base_offset_of(header, wrapper, 50_000)

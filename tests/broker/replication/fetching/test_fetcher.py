@@ -10,9 +10,10 @@ from barnabas.broker.fetch_sessions import session
 from barnabas.broker.replication.fetching.fetcher import ReplicaFetcher
 from barnabas.broker.replication.fetching.fetchers import ReplicaFetchers
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k02_list_offsets as list_wire
+from barnabas.protocol.records.message_set import encode_message
 from tests.support.broker.broker_rig import BrokerRig, batch, fetch, state, topic_id
 
 TP = TopicPartition("t", 0)
@@ -128,6 +129,57 @@ def test_a_diverging_log_is_truncated(rig, fetcher, leader):
         turn(fetcher)
     assert rig.manager.partition(TP).log.log_end_offset == 2
     assert fetcher._states[TP].fetch_offset == 2
+
+
+def messages_v1(first, end):
+    """Messages of format v1, to which no leader epoch belongs."""
+    return memoryview(bytearray(b"".join(encode_message(1, at, 1000, b"k", b"%d" % at) for at in range(first, end))))
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_a_log_without_epochs_is_cut_to_its_high_watermark_before_its_first_fetch(rig, fetcher, leader, overtaken):
+    partition = rig.manager.partition(TP)
+    leader.responses = [data(messages_v1(0, 10), high_watermark=4)]
+    turn(fetcher)
+    assert (partition.log.log_end_offset, partition.high_watermark, partition.log.latest_epoch) == (10, 4, -1)
+    fetcher.remove([TP])
+    fetcher.add([partition])
+    if overtaken:  # a former leader's last answer
+        partition.update_follower_watermarks(6, 0)
+    leader.responses = [data(), data(messages_v1(4, 12), high_watermark=12), data(messages_v1(6, 12))]
+    turn(fetcher)
+    assert partition.log.log_end_offset == (6 if overtaken else 4)
+    turn(fetcher)
+    if overtaken:
+        rig.clock.advance_ms(rig.config.replica_fetch_backoff_ms)
+        turn(fetcher)
+    assert (partition.log.log_end_offset, fetcher._states[TP].fetch_offset) == (12, 12)
+
+
+def test_a_log_without_epochs_that_has_more_than_the_answer_is_cut(rig, fetcher, leader):
+    partition = rig.manager.partition(TP)
+    leader.responses = [data(messages_v1(0, 10), high_watermark=4), data(messages_v1(7, 12)), data(messages_v1(4, 12))]
+    turn(fetcher)
+    turn(fetcher)
+    rig.clock.advance_ms(rig.config.replica_fetch_backoff_ms)
+    turn(fetcher)
+    assert partition_of(leader.requests[-1]).fetch_offset == 4
+    assert (partition.log.log_end_offset, fetcher._states[TP].fetch_offset) == (12, 12)
+
+
+def test_a_disk_that_fails_while_a_log_without_epochs_is_cut_ends_its_fetching(rig, fetcher, leader, monkeypatch):
+    partition = rig.manager.partition(TP)
+    leader.responses = [data(messages_v1(0, 10), high_watermark=4), data()]
+    turn(fetcher)
+    fetcher.remove([TP])
+    fetcher.add([partition])
+
+    def fail(offset, *, leader_epoch):
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    monkeypatch.setattr(type(partition), "truncate_to", lambda self, *args, **named: fail(*args, **named))
+    turn(fetcher)
+    assert fetcher.failed == {TP}
 
 
 def test_a_log_beyond_the_leaders_end_is_truncated_and_one_below_its_start_restarts(rig, fetcher, leader):

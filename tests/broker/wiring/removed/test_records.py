@@ -34,7 +34,8 @@ from barnabas.protocol.records.message_set import (
     encode_message,
     encode_wrapper,
     iter_messages,
-    iter_wrapped,
+    iter_unwrapped,
+    unwrap,
 )
 from barnabas.protocol.removed import k02_list_offsets as offsets_wire
 from barnabas.protocol.removed import removed_request, removed_response
@@ -107,7 +108,7 @@ def values(rows: Any) -> list[tuple[int, int, bytes]]:
     """(offset, magic, value) of the messages in a partition's response."""
     found = []
     for message in iter_messages(rows.records):
-        inner = list(iter_wrapped(message, 1 << 20)) if message.compression else [message]
+        inner = list(iter_unwrapped(message, unwrap(message, 1 << 20))) if message.compression else [message]
         base = message.offset - inner[-1].offset if message.compression and message.magic else 0
         found += [(base + each.offset, each.magic, bytes(each.value or b"")) for each in inner]
     return found
