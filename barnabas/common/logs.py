@@ -122,8 +122,8 @@ class LogLimit:
 
         `wider` is the kind that the line counts as when too many kinds are told apart: one of few.
         """
-        if not self._log.isEnabledFor(level) or self._log.isEnabledFor(logging.DEBUG):
-            return self._log.isEnabledFor(level)
+        is_on, is_limited = self._log.isEnabledFor(level), not self._log.isEnabledFor(logging.DEBUG)
+        # Why the clock and the lock in any case: simulated ones take time, and a life must not depend on its log.
         now_ns = self._now_ns()
         ended: dict[tuple[int, str], int] = {}
         with self._lock:
@@ -131,14 +131,18 @@ class LogLimit:
             if ago_s >= 0:
                 ended, self._counts = self._counts, {}
                 self._end_ns = now_ns + self._period_s * NS_PER_S
-            counts, key = self._counts, (level, kind)
-            if key not in counts and len(counts) >= KINDS_MAX:
-                key = (level, wider)
-            count = counts[key] = counts.get(key, 0) + 1
+            count = self._count_locked(level, kind, wider) if is_on and is_limited else 0
         for (ended_level, ended_kind), total in ended.items():
             if total > self._lines_max:
                 self._report(ended_level, ended_kind, total - self._lines_max, ago_s)
-        return count <= self._lines_max
+        return is_on and count <= self._lines_max
+
+    def _count_locked(self, level: int, kind: str, wider: str) -> int:
+        counts, key = self._counts, (level, kind)
+        if key not in counts and len(counts) >= KINDS_MAX:
+            key = (level, wider)
+        count = counts[key] = counts.get(key, 0) + 1
+        return count
 
     def _report(self, level: int, kind: str, left_out: int, ago_s: int) -> None:
         ended = f", which ended {ago_s} s ago" if ago_s else ""

@@ -7,6 +7,7 @@ import pytest
 from barnabas.common.disk.faulty_files import DiskFaultError, FaultyFileSystem, MemoryFileSystem
 from barnabas.common.disk.files import FileSystem
 from barnabas.controller.metadata.metadata_directory import DirectoryError
+from barnabas.controller.metadata.snapshot import SnapshotWriteError
 from barnabas.controller.raft.batches import Batch
 from barnabas.controller.raft.client.raft_log import RaftLog
 from barnabas.controller.raft.effects import Persist
@@ -85,7 +86,7 @@ def live(fs: FileSystem) -> int:
         for step, _ in LIFE:
             step(log)
             done += 1
-    except (DiskFaultError, ApiError):
+    except (DiskFaultError, SnapshotWriteError, ApiError):
         pass
     return done
 

@@ -68,7 +68,7 @@ MUTANTS = {
         fetching._answer_replica, "if validity is Validity.DIVERGING:", "if False:"
     ),
     "changes voters while a change is not committed": Mutant(
-        voter_changes._change_error,
+        voter_changes._refused_change,
         "if membership.offset >= leader.high_watermark:",
         "if False:",
     ),
