@@ -9,6 +9,7 @@ Source: ConfigHelper in ControllerApis (Kafka 4.3).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -40,8 +41,13 @@ class NodeConfigs:
     def config(self) -> Config:
         """The file's values, and over them those of the metadata that a node takes over while it runs."""
         merged = {**self.cluster_overrides(), **self.broker_overrides()}
+        texts = _usable(merged, {name: key for name, key in BROKER_KEYS.items() if key.live})
+        if not texts:
+            return self._file
+        with contextlib.suppress(ConfigError):
+            return self._file.with_overrides(texts)
         found = self._file
-        for name, text in _usable(merged, {name: key for name, key in BROKER_KEYS.items() if key.live}).items():
+        for name, text in texts.items():
             try:
                 found = found.with_overrides({name: text})
             except ConfigError:  # Why: it contradicts the file or the others, and is ignored

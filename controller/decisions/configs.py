@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.config import lists
 from barnabas.config.errors import ConfigError
@@ -36,6 +36,7 @@ from barnabas.config.resources.client_metrics import (
     parse_match,
 )
 from barnabas.config.table.keys import BROKER_KEYS, TOPIC_KEYS, Key, Type
+from barnabas.controller.apis.node_configs import NodeConfigs
 from barnabas.controller.decision import (
     MIN_INSYNC_REPLICAS,
     Decision,
@@ -61,6 +62,9 @@ from barnabas.protocol.messages import k33_alter_configs as legacy_wire
 from barnabas.protocol.messages import k44_incremental_alter_configs as wire
 from barnabas.protocol.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord, PartitionChangeRecord
 from barnabas.protocol.primitives import MAX_STRING_BYTES
+
+if TYPE_CHECKING:
+    from barnabas.config import Config
 
 SET: Final = 0
 DELETE: Final = 1
@@ -114,13 +118,12 @@ class EffectiveConfigs:
     """Every config of a topic, by name. The defaults are computed once for a whole request."""
 
     def __init__(self, view: View) -> None:
-        own, cluster = (view.image.resource_configs(BROKER_RESOURCE, name) for name in (str(view.config.node_id), ""))
-        dynamic = {**cluster, **own}
-        config = view.config.with_overrides(dynamic) if dynamic else view.config
+        node = NodeConfigs(view.config, view.image)
+        config = node.config
         places = (
-            (own, DYNAMIC_BROKER_CONFIG),
-            (cluster, DYNAMIC_DEFAULT_BROKER_CONFIG),
-            (view.config.originals, STATIC_BROKER_CONFIG),
+            (_in_force(node.broker_overrides(), config), DYNAMIC_BROKER_CONFIG),
+            (_in_force(node.cluster_overrides(), config), DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (node.static(), STATIC_BROKER_CONFIG),
         )
         self._defaults = [
             _default(key, places, config.topic_defaults[name]) for name, key in sorted(TOPIC_KEYS.items())
@@ -135,10 +138,15 @@ class EffectiveConfigs:
         ]
 
 
-def _default(key: Key, places: Sequence[tuple[Mapping[str, str], int]], default: Any) -> EffectiveConfig:
-    """Describe a key that the topic does not set; `places` are the broker configs, the strongest first."""
+def _in_force(texts: Mapping[str, str], config: Config) -> set[str]:
+    """Return the names of the dynamic configs that a node uses: not of those whose values are unusable."""
+    return {name for name, text in texts.items() if config.originals.get(name) == text}
+
+
+def _default(key: Key, places: Sequence[tuple[Collection[str], int]], default: Any) -> EffectiveConfig:
+    """Describe a key that the topic does not set; `places` have the names of broker configs, the strongest first."""
     source = next(
-        (source for texts, source in places if any(name in texts for name, _ in key.synonyms)), DEFAULT_CONFIG
+        (source for names, source in places if any(name in names for name, _ in key.synonyms)), DEFAULT_CONFIG
     )
     return EffectiveConfig(key.name, key.to_text(default), source, False, key.sensitive)
 

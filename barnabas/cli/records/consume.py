@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 
 import click
 from confluent_kafka import Consumer, KafkaException, Message
 
 from barnabas.cli.client import (
+    TIMEOUT_S,
     bootstrap_option,
     client_options,
     connects_as_commands_do,
@@ -17,10 +20,10 @@ from barnabas.cli.client import (
     settings,
 )
 from barnabas.cli.complete import complete_groups, complete_topics
-from barnabas.cli.errors import ArgumentError, UserError
+from barnabas.cli.errors import ArgumentError, EndedBySignal, UserError
 from barnabas.cli.records.positions import Range, ends, starts
 from barnabas.cli.records.records import Record, Show, format_of, record_of, show_json, show_value
-from barnabas.cli.records.signals import Signals
+from barnabas.cli.records.signals import INTERRUPTED_FLUSH_S, Signals
 from barnabas.cli.text import INT64_MAX, key_value, time_ms
 
 BATCH_MAX = 500
@@ -93,9 +96,9 @@ def consume(
         "enable.partition.eof": span.is_bounded,
         **dict(map(key_value, extra)),
     }
-    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)), Signals().caught():
+    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)):
         consumer = Consumer(settings(bootstrap, **own))
-        try:
+        with closed_at_the_end(consumer):
             numbers = partitions_of(consumer, topic)
             missing = set(partitions).difference(numbers)
             if missing:
@@ -107,9 +110,28 @@ def consume(
                 wanted = sorted(set(partitions)) or numbers
                 left = ends(consumer, topic, wanted, span)
                 consumer.assign(starts(consumer, topic, wanted, span))
-            _Printer(consumer, limit, left, show, commits=group is not None).run()
-        finally:
-            consumer.close()  # commits, and leaves the group
+            with Signals().caught():
+                _Printer(consumer, limit, left, show, commits=group is not None).run()
+
+
+@contextlib.contextmanager
+def closed_at_the_end(consumer: Consumer) -> Iterator[None]:
+    """Close the consumer after the block: it commits and leaves its group. After a signal it has little time for that.
+
+    Why a thread: the client waits for a cluster that hangs, without a limit, and no exception ends that.
+    """
+    wait_s: float = TIMEOUT_S
+    try:
+        yield
+    except (KeyboardInterrupt, EndedBySignal):
+        wait_s = INTERRUPTED_FLUSH_S
+        raise
+    finally:
+        thread = threading.Thread(target=consumer.close, name="close", daemon=True)
+        thread.start()
+        thread.join(wait_s)
+        if thread.is_alive():
+            click.echo("barnabas: no answer to the last commit: its records may be consumed again", err=True)
 
 
 def _check(span: Range, group: str | None, partitions: tuple[int, ...]) -> None:

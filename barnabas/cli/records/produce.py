@@ -23,7 +23,7 @@ from barnabas.cli.complete import complete_topics
 from barnabas.cli.errors import ArgumentError, EndedBySignal, UserError
 from barnabas.cli.output import progress
 from barnabas.cli.records.records import unescaped
-from barnabas.cli.records.signals import Signals
+from barnabas.cli.records.signals import INTERRUPTED_FLUSH_S, Signals
 from barnabas.cli.records.size_limits import CLIENT_LIMIT_KEY, TOO_LARGE, refused_by_client, refused_by_cluster
 from barnabas.cli.records.splitting import pieces
 from barnabas.cli.suggest import did_you_mean
@@ -32,7 +32,6 @@ from barnabas.cli.text import INT32_MAX, key_value
 Header = tuple[str, str | bytes | None]
 DELIVERY_TIMEOUT_MS = 30_000
 UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
-INTERRUPTED_FLUSH_S = 2
 POLL_S = 0.2
 UNKNOWN_TOPIC = frozenset({"_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"})
 SHOWN_BYTES = 60
@@ -118,20 +117,22 @@ def produce(
         list(map(_header, headers)),
         tombstones,
     )
-    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)), Signals().caught() as signals:
+    signals = Signals()
+    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)):
         client = settings(bootstrap, **own)
         producer = Producer(client)
         producer.list_topics(timeout=TIMEOUT_S)  # Why: fails at once if no cluster answers
         sender = _Sender(producer, topic, shape, -1 if partition is None else partition, client, signals)
-        try:
-            with _records(source, None if whole else ends) as records:
-                for piece in records:
-                    sender.send(piece)
-            sender.finish()
-        except (KeyboardInterrupt, EndedBySignal):
-            if lost := sender.flush(INTERRUPTED_FLUSH_S):
-                click.echo(f"barnabas: {lost} records were not acknowledged", err=True)
-            raise
+        with signals.caught():
+            try:
+                with _records(source, None if whole else ends) as records:
+                    for piece in records:
+                        sender.send(piece)
+                sender.finish()
+            except (KeyboardInterrupt, EndedBySignal):
+                if lost := sender.flush(INTERRUPTED_FLUSH_S):
+                    click.echo(f"barnabas: {lost} records were not acknowledged", err=True)
+                raise
         if sender.failed:
             raise UserError(f"{sender.failed} records were not acknowledged: {sender.why()}")
     click.echo(f"{sender.acknowledged} records acknowledged", err=True)

@@ -2,6 +2,8 @@
 
 librdkafka's Python client loses an exception that is raised in one of its callbacks. So a command holds the signals
 while it lets the client serve callbacks: they take effect right after that.
+
+The first signal gives both back to the system. So a second one ends the process, even if the client hangs.
 """
 
 from __future__ import annotations
@@ -9,8 +11,12 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
+from typing import Final
 
 from barnabas.cli.errors import EndedBySignal
+
+#: How long an interrupted command waits for the cluster.
+INTERRUPTED_FLUSH_S: Final = 2
 
 
 class Signals:
@@ -23,11 +29,12 @@ class Signals:
     @contextlib.contextmanager
     def caught(self) -> Iterator[Signals]:
         """Raise the exceptions in the block."""
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Why not an ignored one: a shell's background job ignores SIGINT
+        before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
         try:
-            for number, handler in before.items():
-                if handler is not signal.SIG_IGN:  # a shell's background job ignores SIGINT
-                    signal.signal(number, self._on_signal)
+            for number in before:
+                signal.signal(number, self._on_signal)
             yield self
         finally:
             for number, handler in before.items():
@@ -46,6 +53,9 @@ class Signals:
             raise waiting
 
     def _on_signal(self, number: int, _frame: object) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(each) == self._on_signal:
+                signal.signal(each, signal.SIG_DFL)
         raised = EndedBySignal if number == signal.SIGTERM else KeyboardInterrupt
         if not self._is_held:
             raise raised

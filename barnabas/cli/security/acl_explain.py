@@ -55,7 +55,7 @@ class Question(NamedTuple):
 def explain(principal: str, operation: str, resource: str, host: str, bootstrap: str, as_json: bool) -> None:
     """Say whether PRINCIPAL may do OPERATION on RESOURCE, which rule decides, and why the others do not.
 
-    Exits 1 if it is denied.
+    Exits 1 if a rule denies it, or if none allows it.
     """
     question = Question(parse_user(principal), host, parse_operation(operation), parse_resource(resource))
     wanted = AclFilter(question.resource.type, question.resource.name, PatternType.MATCH)
@@ -65,7 +65,7 @@ def explain(principal: str, operation: str, resource: str, host: str, bootstrap:
     if as_json:
         row = {
             "question": str(question),
-            "allowed": decision.is_allowed,
+            "allowed": is_allowed(decision),
             "reason": decision.reason.value,
             "why": why(question, decision, len(acls)),
             "unless": unless(question, decision, len(acls)),
@@ -74,7 +74,7 @@ def explain(principal: str, operation: str, resource: str, host: str, bootstrap:
         }
         show_json([row])
     else:
-        click.echo(f"{question}: {'ALLOWED' if decision.is_allowed else 'DENIED'}")
+        click.echo(f"{question}: {verdict(decision)}")
         click.echo(f"  {why(question, decision, len(acls))}")
         if not decision.is_allowed:
             click.echo(f"  unless {unless(question, decision, len(acls))} (brokers do not tell)")
@@ -84,6 +84,16 @@ def explain(principal: str, operation: str, resource: str, host: str, bootstrap:
             click.echo(f"  {acl_line(acl)}: {text}")
     if not decision.is_allowed:
         click.get_current_context().exit(1)
+
+
+def is_allowed(decision: Decision) -> bool | None:
+    """Return whether an ACL allows it; None if no ACL decides, since the brokers' settings may allow it."""
+    return None if decision.reason is Reason.DEFAULT_DENY else decision.is_allowed
+
+
+def verdict(decision: Decision) -> str:
+    """Return the decision as a person reads it."""
+    return {True: "ALLOWED", False: "DENIED", None: "NO ACL ALLOWS IT"}[is_allowed(decision)]
 
 
 def why(question: Question, decision: Decision, count: int) -> str:

@@ -84,7 +84,9 @@ class Scope(ListenerScope):
         except JaasError as error:
             raise ConfigError(f"{self.name(JAAS)}: {error}") from error
         fitting = MODULES[self.mechanism]
-        if module.name not in fitting and not self._has_callback():
+        # Why the dot: applications that contain Kafka's client put a prefix before the names of its packages
+        is_fitting = f".{module.name}".endswith(tuple(f".{name}" for name in fitting))
+        if not is_fitting and not self._has_callback():
             raise ConfigError(
                 f"{self.name(JAAS)}: {module.name} is no login module of {self.mechanism}: use {fitting[0]}"
             )

@@ -61,9 +61,21 @@ class SaslListeners:
                     source.start()
 
     def check(self, changed: Config) -> None:
-        """Raise ConfigError if changed settings could not be used."""
+        """Raise ConfigError if changed settings could not be used, unless those in force cannot for the same reason."""
         for name in self._listeners:
-            self._sources.settings(changed, name, self._clock)
+            try:
+                self._sources.settings(changed, name, self._clock)
+            except ConfigError as error:
+                if not self._is_known(name, str(error), changed):
+                    raise
+
+    def _is_known(self, name: str, reason: str, changed: Config) -> bool:
+        """Return whether the settings in force have this fault too, and the change is of no key that it names."""
+        with self._lock:
+            if self._refused.get(name) != reason:
+                return False
+        before, after = login_texts(self._config.current, name), login_texts(changed.current, name)
+        return not any(key in reason and before.get(key) != after.get(key) for key in (*before, *after))
 
     def reconfigure(self) -> None:
         """Use the settings that are in force now (rules 1 to 3)."""

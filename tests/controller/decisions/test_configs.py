@@ -252,6 +252,23 @@ def test_the_configs_of_the_controllers_own_node_come_first() -> None:
     assert found["segment.ms"].source == 5
 
 
+@pytest.mark.parametrize(
+    ("own", "cluster", "expected"), [("-1", "5", ("7", 4)), (None, "-1", ("7", 4)), ("5", "-1", ("5", 2))]
+)
+def test_an_unusable_config_of_the_controllers_node_is_left_out(
+    own: str | None, cluster: str, expected: tuple[str, int]
+) -> None:
+    """The metadata may have one that an older release accepted. It must not stop new topics."""
+    rig = Rig(log_flush_interval_ms="7")
+    alter(rig, ("log.flush.interval.ms", SET, cluster), ("log.retention.ms", SET, "8"), kind=BROKER_RESOURCE, name="")
+    if own is not None:
+        node = str(rig.controller.view().config.node_id)
+        alter(rig, ("log.flush.interval.ms", SET, own), kind=BROKER_RESOURCE, name=node)
+    found = {c.name: c for c in EffectiveConfigs(rig.controller.view()).of({})}
+    assert (found["flush.ms"].value, found["flush.ms"].source) == expected
+    assert (found["retention.ms"].value, found["retention.ms"].source) == ("8", 3)
+
+
 def test_an_internal_key_is_reported_where_it_is_set(rig: Rig) -> None:
     assert alter(rig, ("internal.segment.bytes", SET, "16384")) == OK
     effective = EffectiveConfigs(rig.controller.view())

@@ -3,7 +3,7 @@
 | option | stands for |
 |---|---|
 | `useKeyTab="true"`, `keyTab`, `principal` | a key of this principal; without `keyTab` that of krb5.conf |
-| `useKeytab="file:…"` | the same, as IBM's module has it |
+| `useKeytab="file:…"` | the same, for IBM's module alone |
 | `useTicketCache="true"`, `ticketCache`, `principal` | the ticket that kinit has got, for clients only |
 | `serviceName` | sasl.kerberos.service.name |
 
@@ -29,6 +29,7 @@ log = logging.getLogger("barnabas.sasl")
 
 SERVICE_KEY: Final = "sasl.kerberos.service.name"
 _FILE: Final = "file:"
+_IBM: Final = "com.ibm."
 _IBM_KEYTAB: Final = "useKeytab"
 
 
@@ -48,6 +49,7 @@ def krb5_login(scope: Scope) -> Krb5Login:
     """Return the entry of a listener and mechanism; raises ConfigError."""
     module, name = scope.required_login_module(), scope.name(JAAS)
     options = module.options
+    ibm_keytab = options.get(_IBM_KEYTAB) if module.name.startswith(_IBM) else None
     own, common = options.get("serviceName"), scope.value(SERVICE_KEY)
     if own and common and own != common:
         raise ConfigError(f"{name} has serviceName={own}, but {SERVICE_KEY} is {common}: keep one of them")
@@ -58,8 +60,8 @@ def krb5_login(scope: Scope) -> Krb5Login:
         name,
         service,
         options.get("principal") or None,
-        _is_true(options.get("useKeyTab")) or _IBM_KEYTAB in options,
-        _path(options.get("keyTab") or options.get(_IBM_KEYTAB)),
+        _is_true(options.get("useKeyTab")) or ibm_keytab is not None,
+        _path(options.get("keyTab") or ibm_keytab),
         _is_true(options.get("useTicketCache")),
         options.get("ticketCache") or None,
     )

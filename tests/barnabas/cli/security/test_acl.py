@@ -58,7 +58,7 @@ def test_explain_names_the_rule_that_decides(barnabas: Barnabas) -> None:
     free = barnabas("acl", "explain", "bob", "write", "topic:x")
     assert free.code == 1
     assert free.out == (
-        "User:bob write topic:x from 127.0.0.1: DENIED\n"
+        "User:bob write topic:x from 127.0.0.1: NO ACL ALLOWS IT\n"
         "  no rule covers topic:x\n"
         "  unless User:bob is in super.users, or allow.everyone.if.no.acl.found is true (brokers do not tell)\n"
     )

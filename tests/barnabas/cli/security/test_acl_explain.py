@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.security.acl_explain import Question, unless, why, why_not
+from barnabas.cli.security.acl_explain import Question, is_allowed, unless, verdict, why, why_not
 from barnabas.cli.security.acl_words import Resource
 from barnabas.security.acls.index import AclIndex
 from barnabas.security.acls.rules import AclRules, Decision
@@ -65,6 +65,22 @@ def test_the_reason_of_a_decision(decision: Decision, count: int, words: str) ->
 )
 def test_settings_that_brokers_do_not_tell_may_allow_it(decision: Decision, count: int, words: str | None) -> None:
     assert unless(QUESTION, decision, count) == words
+
+
+@pytest.mark.parametrize(
+    ("decision", "allowed", "words"),
+    [
+        (decided(acl()), True, "ALLOWED"),
+        (decided(acl(is_denied=True)), False, "DENIED"),
+        (decided(acl(AclOperation.WRITE)), None, "NO ACL ALLOWS IT"),
+        (decided(), None, "NO ACL ALLOWS IT"),
+    ],
+)
+def test_without_a_rule_that_decides_it_depends_on_the_brokers(
+    decision: Decision, allowed: bool | None, words: str
+) -> None:
+    """Brokers may have super users, or allow everyone, and do not tell."""
+    assert (is_allowed(decision), verdict(decision)) == (allowed, words)
 
 
 @pytest.mark.parametrize(

@@ -264,6 +264,17 @@ def test_a_login_module_of_another_mechanism_is_refused(mechanism: str, module: 
             client_login(Config({"node.id": "1", **properties}), "OUTSIDE", mechanism, "key", FakeClock())
 
 
+def test_a_login_module_may_have_a_shaded_name() -> None:
+    """Applications that contain Kafka's client rename its packages, as kafkashaded.org.apache.kafka."""
+    entry = f'kafkashaded.{PLAIN[:-1]} username="a" password="b" user_alice="t";'
+    properties = {"sasl.enabled.mechanisms": "PLAIN", f"{L}plain.sasl.jaas.config": entry}
+    assert make(properties)
+    assert client_login(Config({"node.id": "1", **properties}), "OUTSIDE", "PLAIN", "key", FakeClock())
+    properties[f"{L}plain.sasl.jaas.config"] = entry.replace("kafkashaded.", "x")
+    with pytest.raises(ConfigError, match="is no login module of PLAIN"):
+        make(properties)
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
 def test_a_callback_may_go_with_any_login_module(mechanism: str) -> None:
     prefix = f"{L}{mechanism.lower()}.sasl."

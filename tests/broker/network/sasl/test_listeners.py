@@ -83,6 +83,18 @@ def test_a_change_is_checked_before_it_is_accepted() -> None:
     rig.log_in("old")
 
 
+def test_a_stored_setting_that_cannot_be_used_blocks_no_other_change() -> None:
+    """An older release may have accepted it."""
+    rig = ListenersRig()
+    stored = {JAAS: 'org.example.Module required user_alice="x";'}
+    rig.set(**stored)
+    rig.sasl.check(rig.file.with_overrides({**stored, "num.io.threads": "9"}))
+    rig.sasl.check(rig.file.with_overrides({**stored, "listener.name.outside.connections.max.reauth.ms": "5"}))
+    rig.sasl.check(rig.file.with_overrides({}))
+    with pytest.raises(ConfigError, match=r"org\.example\.Module is no login module"):
+        rig.sasl.check(rig.file.with_overrides({JAAS: 'org.example.Module required user_alice="y";'}))
+
+
 def test_what_cannot_be_used_after_all_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     rig = ListenersRig()
     rig.set(**{MECHANISMS: "CRAM-MD5"})

@@ -117,6 +117,11 @@ def test_the_module_of_ibms_java(fake: Library, keytab: Path) -> None:
     assert fake.asked == [("alice@R", f"{keytab}")]
 
 
+def test_the_module_of_the_jdk_ignores_ibms_option() -> None:
+    login = krb5_login(scope("useTicketCache=true useKeytab=true"))
+    assert (login.uses_keytab, login.keytab, login.uses_cache) == (False, None, True)
+
+
 def test_the_name_of_the_service(fake: Library) -> None:
     assert krb5_login(scope("serviceName=kafka")).service == "kafka"
     assert krb5_login(scope("serviceName=other", **{SERVICE: ""})).service == "other"
