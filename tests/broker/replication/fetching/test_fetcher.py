@@ -10,7 +10,7 @@ from barnabas.broker.fetch_sessions import session
 from barnabas.broker.replication.fetching.fetcher import ReplicaFetcher
 from barnabas.broker.replication.fetching.fetchers import ReplicaFetchers
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k02_list_offsets as list_wire
 from barnabas.protocol.records.message_set import encode_message
@@ -167,17 +167,13 @@ def test_a_log_without_epochs_that_has_more_than_the_answer_is_cut(rig, fetcher,
     assert (partition.log.log_end_offset, fetcher._states[TP].fetch_offset) == (12, 12)
 
 
-def test_a_disk_that_fails_while_a_log_without_epochs_is_cut_ends_its_fetching(rig, fetcher, leader, monkeypatch):
+def test_a_disk_that_fails_while_a_log_without_epochs_is_cut_ends_its_fetching(rig, fetcher, leader):
     partition = rig.manager.partition(TP)
     leader.responses = [data(messages_v1(0, 10), high_watermark=4), data()]
     turn(fetcher)
     fetcher.remove([TP])
     fetcher.add([partition])
-
-    def fail(offset, *, leader_epoch):
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-
-    monkeypatch.setattr(type(partition), "truncate_to", lambda self, *args, **named: fail(*args, **named))
+    partition.log.mark_offline(OSError("the disk"))
     turn(fetcher)
     assert fetcher.failed == {TP}
 
