@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.network")
 
-LINES_MAX: Final = 10  # of failed logins in PERIOD_S, where users and addresses are of interest
-PERIOD_S: Final = 10
+LINES_MAX: Final = 10  # of failed logins in PERIOD_S, which is short: users and addresses are of interest
+PERIOD_S: Final = 1
 _SENSORS: Final = (
     c.SUCCESSFUL_AUTHENTICATION,
     c.FAILED_AUTHENTICATION,
