@@ -132,9 +132,8 @@ class Window:
             self._marks = [self._marks[1], (now_s, count)]
         # Why the floor: Kafka counts a window that is not full yet as at least one full sample.
         elapsed_s = max(now_s - then_s, WINDOW_S)
-        return (
-            max(0.0, count - count_then) / elapsed_s
-        )  # Why the bound: a client that was forgotten counts from 0 again
+        # Why the bound: a client that was forgotten counts from 0 again.
+        return max(0.0, count - count_then) / elapsed_s
 
 
 class Sensor:

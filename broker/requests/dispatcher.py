@@ -335,7 +335,7 @@ class Dispatcher:
     def _report_closing(self, request: Request, answer: Close) -> None:
         """Count the errors of a request that is not answered, and log why its connection is closed."""
         if answer.error_codes is not None:
-            self._request_log.closed(request, answer.error_codes)
+            self._request_log.count_errors(request, answer.error_codes)
         name = _api_name(request)
         if self._lines.admits(answer.level, f"connections closed instead of answering {name}"):
             log.log(

@@ -193,14 +193,11 @@ class RequestLog:
         request.ok_count = len(codes)  # counted with the rest of the request, when it is sent
         for code in codes:  # Why not any(): compiled, this is faster
             if code != NONE:
-                self._count_errors(request, codes)
+                self.count_errors(request, codes)
                 return
 
-    def closed(self, request: Request, codes: list[int]) -> None:
-        """Count and log the error codes of a response in place of which the connection is closed."""
-        self._count_errors(request, codes)
-
-    def _count_errors(self, request: Request, codes: list[int]) -> None:
+    def count_errors(self, request: Request, codes: list[int]) -> None:
+        """Count and log the error codes of a response, or of one in place of which the connection is closed."""
         assert request.api is not None
         counts = Counter(codes)
         request.ok_count = counts.pop(NONE, 0)

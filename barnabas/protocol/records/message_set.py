@@ -36,6 +36,8 @@ from barnabas.protocol.records.batch import (
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     CorruptBatchError,
+    SimpleRecord,
+    encode_record,
 )
 from barnabas.protocol.records.compression import Buffer, CompressionType, compress, decompress
 from barnabas.protocol.records.lz4_header import with_checksum_of_v0, with_right_checksum
@@ -76,10 +78,22 @@ class Message(NamedTuple):
         """Whether a broker's clock is said to have stamped the message."""
         return self.magic >= MAGIC_V1 and bool(self.attributes & LOG_APPEND_TIME_BIT)
 
+    def as_record(self, timestamp_delta: int, offset_delta: int) -> bytes:
+        """Return the message encoded as a record of a batch (v2)."""
+        key = None if self.key is None else bytes(self.key)
+        value = None if self.value is None else bytes(self.value)
+        return encode_record(SimpleRecord(self.timestamp, key, value), timestamp_delta, offset_delta)
+
 
 def iter_messages(buffer: Buffer) -> Iterator[Message]:
     """Yield the entries of a set, wrappers as they are; raises MalformedMessageError at the first damaged one."""
     view = memoryview(buffer)
+    for position, end in iter_spans(view):
+        yield _read(view, position, end)
+
+
+def iter_spans(view: memoryview) -> Iterator[tuple[int, int]]:
+    """Yield where each whole entry of a set begins and ends; only their sizes are read, and checked."""
     position, end = 0, len(view)
     while end - position >= LOG_OVERHEAD:
         (size,) = _INT32.unpack_from(view, position + 8)
@@ -87,7 +101,7 @@ def iter_messages(buffer: Buffer) -> Iterator[Message]:
             raise MalformedMessageError(f"a message of {size} bytes is smaller than any")
         if size > end - position - LOG_OVERHEAD:
             return
-        yield _read(view, position, position + LOG_OVERHEAD + size)
+        yield position, position + LOG_OVERHEAD + size
         position += LOG_OVERHEAD + size
 
 

@@ -23,9 +23,7 @@ from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.limits import ELEMENTS_MAX
 from barnabas.protocol.records.batch import (
     INT32_MAX,
-    LEGACY_BATCH_SIZE_MIN,
     LOG_APPEND_TIME_BIT,
-    LOG_OVERHEAD,
     MAGIC_V2,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -33,9 +31,7 @@ from barnabas.protocol.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
-    SimpleRecord,
     assemble_batch,
-    encode_record,
     iter_headers,
     read_header,
     read_stored_header,
@@ -47,12 +43,12 @@ from barnabas.protocol.records.compression import (
     DecompressedTooLargeError,
     compress,
 )
-from barnabas.protocol.records.message_set import MAGIC_V0, Message, iter_messages, iter_unwrapped, unwrap
+from barnabas.protocol.records.message_set import MAGIC_V0, Message, iter_messages, iter_spans, iter_unwrapped, unwrap
 
 #: Of a wrapper. No client made more, and each costs time and memory.
 MESSAGES_MAX: Final = ELEMENTS_MAX
 
-_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
+_OFFSET: Final = struct.Struct(">q")
 
 
 def as_batch(header: BatchHeader, stored: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> tuple[BatchHeader, Buffer]:
@@ -67,7 +63,7 @@ def as_batch(header: BatchHeader, stored: Buffer, size_max: int = DECOMPRESSED_S
     for message in messages:
         if not count:
             base_timestamp = newest = message.timestamp
-        payload += _encoded(message, message.timestamp - base_timestamp, message.offset + shift - base_offset)
+        payload += message.as_record(message.timestamp - base_timestamp, message.offset + shift - base_offset)
         newest = max(newest, message.timestamp)
         count += 1
     kind = entry.compression
@@ -121,19 +117,14 @@ def _opened(entry: Message, size_max: int) -> tuple[Iterable[Message], int, int]
 def _ends(messages: Buffer) -> tuple[int, int]:
     """Return the offsets of the first and the last whole message of a set; only their sizes are read."""
     view = memoryview(messages)
-    position, end = 0, len(view)
     first = last = count = 0
-    while end - position >= LOG_OVERHEAD:
-        offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
-        if size < LEGACY_BATCH_SIZE_MIN:
-            raise MalformedMessageError(f"a message of {size} bytes is smaller than any")
-        if size > end - position - LOG_OVERHEAD:
-            break
+    for position, _ in iter_spans(view):
+        (last,) = _OFFSET.unpack_from(view, position)
         count += 1
         if count > MESSAGES_MAX:
             raise DecompressedTooLargeError(f"a wrapper has more than {MESSAGES_MAX} messages")
-        first, last = offset if count == 1 else first, offset
-        position += LOG_OVERHEAD + size
+        if count == 1:
+            first = last
     if not count:
         raise MalformedMessageError("a compressed message without messages")
     return first, last
@@ -144,11 +135,3 @@ def _shift(wrapper_offset: int, last_offset: int) -> int:
     if wrapper_offset and wrapper_offset < last_offset:
         raise MalformedMessageError(f"a message of offset {last_offset} in a wrapper of offset {wrapper_offset}")
     return wrapper_offset - last_offset if wrapper_offset else 0
-
-
-def _encoded(message: Message, timestamp_delta: int, offset_delta: int) -> bytes:
-    key, value = message.key, message.value
-    record = SimpleRecord(
-        message.timestamp, None if key is None else bytes(key), None if value is None else bytes(value)
-    )
-    return encode_record(record, timestamp_delta, offset_delta)

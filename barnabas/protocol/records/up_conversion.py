@@ -25,9 +25,7 @@ from barnabas.protocol.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
-    SimpleRecord,
     assemble_batch,
-    encode_record,
 )
 from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError, compress
 from barnabas.protocol.records.message_set import Message, iter_messages, iter_unwrapped, unwrap
@@ -133,10 +131,7 @@ class _Builder:
         self._budget.left -= 1
         if self._budget.left < 0:
             raise SetTooLargeError(f"more than {RECORDS_MAX} records in a request")
-        key = None if message.key is None else bytes(message.key)
-        value = None if message.value is None else bytes(message.value)
-        record = SimpleRecord(timestamp, key, value)
-        self._payload += encode_record(record, timestamp - self._base_timestamp, self._count)
+        self._payload += message.as_record(timestamp - self._base_timestamp, self._count)
         self._count += 1
         if self._kind is CompressionType.NONE and len(self._payload) + HEADER_SIZE > self._batch_max:
             raise SetTooLargeError(f"the messages of a set are larger than {self._batch_max} bytes together")
