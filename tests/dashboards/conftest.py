@@ -161,6 +161,7 @@ class Prometheus:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluster]:
     config = {
+        "barnabas.lock.counts": "true",  # so that the rows of locks are there, too
         "barnabas.metrics.port": "0",
         "offsets.topic.num.partitions": "6",
         "transaction.state.log.num.partitions": "6",
