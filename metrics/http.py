@@ -15,7 +15,9 @@ Rules
    page is computed.
 4. With `barnabas.pages.auth.*`, each request must carry credentials (`common/pages/page_auth.py`). Without, a server
    that listens beyond the loopback interface logs a warning, and so does one that has credentials, but no TLS.
-5. /healthz and /readyz answer under any name and to everybody, since they reveal nothing.
+5. A request that changes something always must carry credentials: those of `barnabas.pages.change.token`, or without it
+   of rule 4. Where there are none, nothing can be changed.
+6. /healthz and /readyz answer under any name and to everybody, since they reveal nothing.
 
 Threads: `add_page`, `add_view` and `add_resource` before `start`; `start` and `stop` by main; `respond` by the threads
 of visitors.
@@ -24,19 +26,20 @@ of visitors.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.logs import LogLimit
 from barnabas.common.net import is_loopback
 from barnabas.common.pages.page import Page, Query, Request, ResourceRequest
-from barnabas.common.pages.page_access import TOKEN_KEY, credentials
+from barnabas.common.pages.page_access import CHANGE_KEY, TOKEN_KEY, credentials
 from barnabas.common.pages.page_addresses import page_addresses
 from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.pages.page_guard import PageGuard
@@ -71,11 +74,26 @@ def own_names(config: Config) -> list[str]:
     ]
 
 
-def make_auth(config: Config, clock: Clock) -> PageAuth | None:
-    """Return the check of credentials that a config asks for; None if it asks for none."""
+class Auths(NamedTuple):
+    """The checks of credentials of one process (rules 4 and 5)."""
+
+    of_readers: PageAuth | None  # None: the pages are open
+    of_changers: PageAuth | None  # None: nothing can be changed
+
+
+OPEN_PAGES: Final = Auths(None, None)
+
+
+def make_auths(config: Config, clock: Clock) -> Auths:
+    """Return the checks of credentials that a config asks for."""
     token, users = config.barnabas_pages_auth_token, config.barnabas_pages_auth_users
-    accepted = credentials(token and token.value, users and users.value)
-    return PageAuth(accepted, clock) if accepted else None
+    readers = credentials(token and token.value, users and users.value)
+    change_token = config.barnabas_pages_change_token
+    changers = credentials(change_token and change_token.value, None, CHANGE_KEY)
+    if not changers:
+        both = PageAuth(readers, clock) if readers else None
+        return Auths(both, both)
+    return Auths(PageAuth((*readers, *changers), clock) if readers else None, PageAuth(changers, clock))
 
 
 def _make_tls(config: Config, clock: Clock) -> PageTls | None:
@@ -88,8 +106,13 @@ def _make_tls(config: Config, clock: Clock) -> PageTls | None:
 
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")
 _BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed", headers=(("Allow", "GET, HEAD"),))
+_UNCHANGEABLE: Final = Page(
+    json.dumps({"error": f"nothing can be changed here: set {CHANGE_KEY}, or {TOKEN_KEY}"}).encode() + b"\n",
+    "application/json",
+    status="403 Forbidden",
+)
 _READING: Final = ("GET", "HEAD")
-_RESOURCE_METHODS: Final = (*_READING, "POST", "DELETE")
+_CHANGING: Final = ("POST", "DELETE")
 _BROKEN: Final = Page(b"internal error\n", status="500 Internal Server Error")
 
 
@@ -104,7 +127,7 @@ class MetricsServer:
         clock: Clock | None = None,
         names: Iterable[str] = (),
         dialect: str = Dialect.BOTH,
-        auth: PageAuth | None = None,
+        auths: Auths = OPEN_PAGES,
         tls: PageTls | None = None,
     ) -> None:
         self._host = host  # fixed before start
@@ -112,7 +135,7 @@ class MetricsServer:
         self._tls = tls  # fixed before start
         if tls is not None:
             tls.register(registry)
-        self._auth = auth  # fixed before start
+        self._auths = auths  # fixed before start
         self._clock = clock or SystemClock()  # fixed before start
         self._refused_lines = LogLimit(log, self._clock.monotonic_ns)  # fixed before start
         self.port = port  # replaced by start, before the thread
@@ -136,7 +159,7 @@ class MetricsServer:
             clock,
             own_names(config),
             str(config.barnabas_metrics_dialect),
-            make_auth(config, clock),
+            make_auths(config, clock),
             _make_tls(config, clock),
         )
 
@@ -164,6 +187,8 @@ class MetricsServer:
         self.port = listener.getsockname()[1]
         if not is_loopback(self._host):
             self._warn_of_exposure()
+        if self._resources and self._auths.of_changers is None:
+            log.warning("nothing can be changed at %s: set %s", ", ".join(sorted(self._resources)), CHANGE_KEY)
         self._thread = ServiceThread("metrics-http", "metrics-http", lambda: self._serve(listener), daemon=True)
         self._thread.start()
 
@@ -199,11 +224,10 @@ class MetricsServer:
     def _warn_of_exposure(self) -> None:
         """Log what others can do with the pages (rule 4)."""
         where = f"the pages listen on {self._host or 'all interfaces'} port {self.port}"
-        if self._auth is None and (self._tls is None or not self._tls.authenticates):
-            changed = f", and change {', '.join(sorted(self._resources))}" if self._resources else ""
+        if self._auths.of_readers is None and (self._tls is None or not self._tls.authenticates):
             log.warning(
-                "%s without authentication: every host that reaches them can read them%s. Set %s, or keep "
-                "barnabas.metrics.host=127.0.0.1", where, changed, TOKEN_KEY,
+                "%s without authentication: every host that reaches them can read them. Set %s, or keep "
+                "barnabas.metrics.host=127.0.0.1", where, TOKEN_KEY,
             )  # fmt: skip
         elif self._tls is None:
             log.warning(
@@ -227,20 +251,16 @@ class MetricsServer:
     def _page(self, request: Request) -> Page:
         path, _, text = request.target.partition("?")
         root = next((r for r in self._resources if path == r or path.startswith(f"{r}/")), None)
-        refusal = None
+        is_change = root is not None and request.method in _CHANGING
         if path not in _PROBES:
-            refusal = self._guard.refusal(request.hosts, request.origins, can_change=root is not None)
-        if refusal is not None:
-            if self._refused_lines.admits(logging.INFO, "requests for pages refused"):
-                log.info("refused %s %s: %s", request.method, path, refusal)
-            return Page(f"{refusal}\n".encode(), status="403 Forbidden")
-        if self._auth is not None and path not in _PROBES:
-            denied = self._auth.refusal(request.authorizations, request.address)
+            denied = self._foreign(request, path, can_change=root is not None) or self._denied(
+                request, is_change=is_change
+            )
             if denied is not None:
                 return denied
         try:
             query = dict(parse_qsl(text, keep_blank_values=True))
-            if root is not None and request.method in _RESOURCE_METHODS:
+            if root is not None and (is_change or request.method in _READING):
                 below = path[len(root) + 1 :]
                 return self._resources[root](ResourceRequest(request.method, below, query, request.body))
             if request.method not in _READING:
@@ -253,3 +273,19 @@ class MetricsServer:
         except Exception as error:  # rule 2
             log.error("the page %s failed", request.target, exc_info=error)
             return _BROKEN
+
+    def _foreign(self, request: Request, path: str, *, can_change: bool) -> Page | None:
+        """Return the answer to a request that a foreign page may have made (rule 3)."""
+        refusal = self._guard.refusal(request.hosts, request.origins, can_change=can_change)
+        if refusal is None:
+            return None
+        if self._refused_lines.admits(logging.INFO, "requests for pages refused"):
+            log.info("refused %s %s: %s", request.method, path, refusal)
+        return Page(f"{refusal}\n".encode(), status="403 Forbidden")
+
+    def _denied(self, request: Request, *, is_change: bool) -> Page | None:
+        """Return the answer to a request that lacks its credential (rules 4 and 5)."""
+        auth = self._auths.of_changers if is_change else self._auths.of_readers
+        if auth is None:
+            return _UNCHANGEABLE if is_change else None
+        return auth.refusal(request.authorizations, request.address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cluster.directory import ClusterDirectory
 from barnabas.cluster.errors import ClusterError
 from barnabas.cluster.node import Node
-from barnabas.cluster.plan import CLOCK_FILE, CLOCK_KEY, Plan, metadata_directory
+from barnabas.cluster.plan import CLOCK_FILE, CLOCK_KEY, FAULTS_KEY, Plan, metadata_directory
 from barnabas.cluster.processes import ask_to_end, await_end, signal_process, start_process
 from barnabas.cluster.readiness import await_nodes, never
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.deadline import Deadline
 from barnabas.common.pages.page_access import (
+    CHANGE_KEY,
     OPEN,
     TOKEN_KEY,
     USERS_KEY,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 READY_TIMEOUT_MS: Final = 60_000  # on a busy machine; a process that ends is noticed at once
 STOP_TIMEOUT_MS: Final = 30_000
 FAILED_START_STOP_MS: Final = 3_000
+CHANGE_TOKEN_BYTES: Final = 24
 
 
 @dataclass(slots=True)
@@ -56,6 +59,8 @@ class LocalCluster:
     control_url: str = ""  # URL of the control page; the supervisor sets it before the start
     first_id: int = 0  # of the brokers
     page_access: Access = OPEN  # how to ask for its pages; `use_credentials` replaces it before the start
+    are_pages_open: bool = True  # nobody needs a credential to read; likewise
+    change_token: str = ""  # for requests that change something, if the configuration has no credential; likewise
     security: ClusterSecurity | None = None  # None: PLAINTEXT
     controller_count: int = 1  # several elect the active one
     is_combined: bool = False  # every broker is a controller, too; `controller_count` has no effect
@@ -65,7 +70,7 @@ class LocalCluster:
     def __post_init__(self) -> None:
         self._claim = ClusterDirectory(self.directory)
         pages = self._page_properties()
-        self.use_credentials(pages.get(TOKEN_KEY), pages.get(USERS_KEY))
+        self.use_credentials(pages.get(TOKEN_KEY), pages.get(USERS_KEY), pages.get(CHANGE_KEY))
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -74,11 +79,29 @@ class LocalCluster:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def use_credentials(self, token: str | None, users: str | None) -> None:
-        """Ask for the pages with what the configuration makes them demand; values with variables are left out."""
+    def use_credentials(self, token: str | None, users: str | None, change_token: str | None) -> None:
+        """Ask for the pages with what the configuration makes them demand; values with variables are left out.
+
+        If it has no credential and the nodes can be changed by requests, make a token for those.
+        """
+        token, users, change_token = ("" if "${" in (text or "") else text for text in (token, users, change_token))
+        if change_token == self.change_token:  # from the properties of a node
+            change_token = ""
+        pages = self._page_properties()
+        self.change_token = ""
         with contextlib.suppress(ValueError):  # the processes refuse these values
-            found = credentials(*("" if "${" in (text or "") else text for text in (token, users)))
-            self.page_access = access_of(self._page_properties(), found[0] if found else "")
+            reading, changing = credentials(token, users), credentials(change_token, None, CHANGE_KEY)
+            has_keys = not pages.keys().isdisjoint((TOKEN_KEY, USERS_KEY, CHANGE_KEY))
+            self.are_pages_open = not reading and pages.keys().isdisjoint((TOKEN_KEY, USERS_KEY))
+            if self.can_be_changed and not (has_keys or reading or changing):
+                self.change_token = secrets.token_urlsafe(CHANGE_TOKEN_BYTES)
+                changing = credentials(self.change_token, None)
+            self.page_access = access_of(pages, next(iter((*changing, *reading)), ""))
+
+    @property
+    def can_be_changed(self) -> bool:
+        """Whether requests can break the nodes, or move their clocks."""
+        return any(self.config.get(key, "").lower() == "true" for key in (FAULTS_KEY, CLOCK_KEY))
 
     def _page_properties(self) -> dict[str, str]:
         """Return the properties that say who may read the pages; every node has the same, but for its key."""
@@ -183,7 +206,8 @@ class LocalCluster:
 
     def properties(self, node: Node) -> dict[str, str]:
         """Return the server properties of a node; `plan` comes first."""
-        return self._plan.properties(node, self.nodes)
+        properties = self._plan.properties(node, self.nodes)
+        return {**properties, CHANGE_KEY: self.change_token} if self.change_token else properties
 
     def start(self) -> None:
         """Start all processes and return when clients can use every broker.
@@ -193,7 +217,7 @@ class LocalCluster:
         if not self._claim.is_taken:
             self.plan()
         try:
-            write_access(self.directory, self.page_access)
+            write_access(self.directory, self.page_access, self.change_token)
             if len(self.controllers) > 1:
                 self._prepare_quorum()
             for node in self.nodes.values():

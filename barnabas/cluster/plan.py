@@ -47,6 +47,7 @@ DIRECTORY_KEYS: Final = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
 METRICS_PORT_KEY: Final = "barnabas.metrics.port"
 PEERS_KEY: Final = "barnabas.live.peers"
 CLOCK_KEY: Final = "barnabas.clock.enable"
+FAULTS_KEY: Final = "barnabas.faults.enable"
 CLOCK_FILE_KEY: Final = "barnabas.clock.file"
 CLOCK_FILE: Final = "clock"
 

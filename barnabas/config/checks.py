@@ -51,6 +51,7 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     _check_network(state)
     _check_listeners(state)
     _check_pages(state["barnabas_pages_auth_token"], state["barnabas_pages_auth_users"])
+    _check_change_token(state["barnabas_pages_change_token"])
     has_page_keys = state["barnabas_pages_ssl_keystore_location"] or state["barnabas_pages_ssl_keystore_key"]
     page_tls = sorted(name for name, text in originals.items() if name.startswith(_PAGE_TLS) and text.strip())
     _require(
@@ -230,6 +231,18 @@ def _check_pages(token: Password | None, users: Password | None) -> None:
     except ValueError as error:
         raise ConfigError(str(error)) from None
     _require(bool(found), "barnabas.pages.auth.token and .users are empty: remove them if the pages are to be open")
+
+
+def _check_change_token(token: Password | None) -> None:
+    if token is None:
+        return
+    from barnabas.common.pages.page_access import CHANGE_KEY, credentials
+
+    try:
+        found = credentials(token.value, None, CHANGE_KEY)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    _require(bool(found), f"{CHANGE_KEY} is empty: remove it if nothing is to be changed")
 
 
 def _check_protocols(state: Mapping[str, Any]) -> frozenset[str]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import logging
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -22,7 +23,7 @@ from barnabas.common.pages.page import Page, ResourceRequest, readiness
 from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.pages.page_guard import PageGuard
 from barnabas.config.config import Config
-from barnabas.metrics.http import MetricsServer, own_names
+from barnabas.metrics.http import Auths, MetricsServer, own_names
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue as c
 from tests.support.waiting import eventually
@@ -208,17 +209,19 @@ def test_resources_take_methods_paths_and_bodies() -> None:
         asked.append(request)
         return Page(b"created", status="201 Created")
 
-    server = MetricsServer(Registry(), "127.0.0.1", 0)
+    server = MetricsServer(Registry(), "127.0.0.1", 0, auths=Auths(None, PageAuth(["Bearer t0ken"], SystemClock())))
     server.add_resource("/things", resource)
     server.start()
+    token = "Host: localhost\r\nAuthorization: Bearer t0ken"
     try:
         body = b"x" * 10_000
         head, answer = ask(
-            server, b"POST /things/7?a=b HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body + b"more"
+            server,
+            f"POST /things/7?a=b HTTP/1.1\r\n{token}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body + b"more",
         )
         assert (head.split(b"\r\n")[0], answer) == (b"HTTP/1.1 201 Created", b"created")
         assert asked.pop() == ResourceRequest("POST", "7", {"a": "b"}, body)
-        assert get(server, "/things", "DELETE")[1] == b"created"
+        assert get(server, "/things", "DELETE", token)[1] == b"created"
         assert asked.pop() == ResourceRequest("DELETE", "", {}, b"")
         assert get(server, "/things", "HEAD")[1] == b""
         assert asked.pop().method == "HEAD"
@@ -370,17 +373,69 @@ def test_probes_need_no_credentials(closed: MetricsServer) -> None:
     assert get(closed, "/readyz")[1] == b"running\n"
 
 
+@pytest.fixture
+def make_changeable() -> Iterator[Callable[..., MetricsServer]]:
+    """Starts servers with the resource /things and this configuration."""
+    started = []
+
+    def make(**settings: str) -> MetricsServer:
+        properties = {f"barnabas.pages.{key.replace('_', '.')}": value for key, value in settings.items()}
+        config = Config.from_properties({**properties, "barnabas.metrics.port": "0"})
+        server = MetricsServer.of_config(Registry(), config, SystemClock())
+        server.add_resource("/things", lambda request: Page(f"{request.method} done\n".encode()))
+        server.start()
+        started.append(server)
+        return server
+
+    yield make
+    for server in started:
+        server.stop()
+
+
+def status(server: MetricsServer, method: str, token: str = "") -> int:
+    headers = f"Host: localhost\r\nAuthorization: Bearer {token}" if token else "Host: localhost"
+    return int(get(server, "/things/1", method, headers)[0].split()[1])
+
+
+def test_nothing_changes_without_a_token(
+    make_changeable: Callable[..., MetricsServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_changeable()
+    assert "nothing can be changed at /things: set barnabas.pages.change.token" in caplog.text
+    assert (status(server, "GET"), status(server, "HEAD")) == (200, 200)
+    for method in ("POST", "DELETE"):
+        assert (status(server, method), status(server, method, "guess")) == (403, 403)
+    assert json.loads(get(server, "/things", "POST")[1])["error"].startswith("nothing can be changed here: set ")
+
+
+def test_the_change_token_changes(
+    make_changeable: Callable[..., MetricsServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_changeable(change_token="ch4nge")
+    assert "nothing can be changed" not in caplog.text
+    assert status(server, "GET") == 200, "reading needs none"
+    for method in ("POST", "DELETE"):
+        assert (status(server, method), status(server, method, "guess")) == (401, 401)
+        assert status(server, method, "ch4nge") == 200
+    assert status(server, "PATCH") == 405
+
+
+def test_with_a_change_token_that_of_readers_changes_nothing(make_changeable: Callable[..., MetricsServer]) -> None:
+    server = make_changeable(auth_token="r3ad", change_token="ch4nge")
+    assert [status(server, "GET", token) for token in ("", "r3ad", "ch4nge")] == [401, 200, 200]
+    assert [status(server, "POST", token) for token in ("", "r3ad", "ch4nge")] == [401, 401, 200]
+
+
 def test_without_credentials_a_wide_address_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     def warnings(host: str, auth: PageAuth | None = None) -> list[str]:
         caplog.clear()
-        server = MetricsServer(Registry(), host, 0, auth=auth)
-        server.add_resource("/faults", lambda _: Page(b""))
+        server = MetricsServer(Registry(), host, 0, auths=Auths(auth, auth))
         server.start()
         server.stop()
         return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
     (line,) = warnings("0.0.0.0")
-    assert "without authentication: every host that reaches them can read them, and change /faults" in line
+    assert "without authentication: every host that reaches them can read them. Set" in line
     assert warnings("127.0.0.1") == []
     (line,) = warnings("0.0.0.0", PageAuth(["Bearer x"], SystemClock()))
     assert "without TLS" in line

@@ -21,9 +21,9 @@ from click.shell_completion import CompletionItem
 from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.local.ephemeral import Ephemeral, new_directory
 from barnabas.cli.local.running import announced, running_directories
-from barnabas.cli.local.supervisor import FAULTS_KEY
 from barnabas.cli.suggest import did_you_mean
 from barnabas.cluster import ClusterError, LocalCluster
+from barnabas.cluster.plan import FAULTS_KEY
 
 if TYPE_CHECKING:
     from barnabas.drills.scene import Scene

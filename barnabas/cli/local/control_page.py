@@ -14,9 +14,9 @@
     POST   /clock               {"advance": "7d"}, also with "step": "1h": move the time forward, then respond as GET
 
 A mistake is 400 with {"error": one line}. The page exists if the cluster runs with barnabas.faults.enable=true or
-barnabas.clock.enable=true. It listens on the loopback interface; the ready line and cluster.json contain its URL. If
-the nodes' pages ask for credentials (barnabas.pages.auth.*), so does this one: DIR/pages.json has one that it accepts,
-for its user alone. A cluster that `up --security` secures with TLS has it here, too.
+barnabas.clock.enable=true. It listens on the loopback interface; the ready line and cluster.json contain its URL. POST
+and DELETE need a credential: DIR/pages.json has one, for its user alone. GET needs it if the nodes' pages ask for one
+(barnabas.pages.auth.*). A cluster that `up --security` secures with TLS has it here, too.
 Actions on processes go to the supervisor through its control socket, as in `barnabas node`.
 
 *Threads*: one accepts; one more per connection handles its request. Neither calls the supervisor.
@@ -28,7 +28,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import ssl
 
     from barnabas.clock import ClusterClock
+    from barnabas.common.pages.page import Page
     from barnabas.faults import Faults
 
 OK, CREATED, BAD, MISSING = 200, 201, 400, 404
@@ -54,10 +55,13 @@ Response = tuple[int, dict[str, Any]]
 class ControlPage:
     """Serves the cluster in a directory while the block runs."""
 
-    def __init__(self, directory: Path, credential: str = "", certificate: Path | None = None) -> None:
-        """`certificate` is a PEM file with a key and its certificate; None: no TLS."""
+    def __init__(
+        self, directory: Path, credential: str, certificate: Path | None = None, *, is_readable: bool = False
+    ) -> None:
+        """`certificate` is a PEM file with a key and its certificate; None: no TLS. `is_readable`: GET is for all."""
         self._directory = directory  # fixed before start
-        self._auth = PageAuth([credential], SystemClock()) if credential else None  # fixed before start
+        self._auth = PageAuth([credential], SystemClock())  # fixed before start
+        self._is_readable = is_readable  # fixed before start
         self._tls = None if certificate is None else _ServerTls(certificate)  # fixed before start
         self._listener = socket.create_server((HOST, 0))
         scheme = "http" if self._tls is None else "https"
@@ -87,10 +91,16 @@ class ControlPage:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(TIMEOUT_S)
             if self._tls is None:
-                handle(connection, address, self.respond, self._auth)
+                handle(connection, address, self.respond, self._refusal)
                 return
             with self._tls.context().wrap_socket(connection, server_side=True) as stream:
-                handle(stream, address, self.respond, self._auth)
+                handle(stream, address, self.respond, self._refusal)
+
+    def _refusal(self, method: str, authorizations: Sequence[str], address: str) -> Page | None:
+        """Return the answer to a request that lacks its credential."""
+        if self._is_readable and method == "GET":
+            return None
+        return self._auth.refusal(authorizations, address)
 
     def respond(self, method: str, target: str, body: bytes) -> Response:
         """The response to one request: an HTTP status and JSON values."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 import http.server
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.common.pages.page import Page
-from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.pages.page_guard import PageGuard
 
 BODY_BYTES_MAX = 1 << 20
 LENGTH_DIGITS_MAX = 10
 
 Respond = Callable[[str, str, bytes], tuple[int, dict[str, Any]]]  # method, target, body -> status, JSON values
+Refusal = Callable[[str, Sequence[str], str], Page | None]  # method, Authorization headers, address -> an answer
 
 
-def handle(connection: socket.socket, address: tuple[str, int], respond: Respond, auth: PageAuth | None = None) -> None:
+def handle(connection: socket.socket, address: tuple[str, int], respond: Respond, refusal: Refusal) -> None:
     """Read a request and send its response; raises OSError if the client disconnects."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -37,8 +37,8 @@ def handle(connection: socket.socket, address: tuple[str, int], respond: Respond
             if PageGuard().refusal(hosts, origins, can_change=True) is not None:
                 self.send_error(403)
                 return
-            denied = auth and auth.refusal(self.headers.get_all("Authorization", []), address[0])
-            if denied:
+            denied = refusal(self.command, self.headers.get_all("Authorization", []), address[0])
+            if denied is not None:
                 self._deny(denied)
                 return
             status, values = respond(self.command, self.path, content)

@@ -25,13 +25,11 @@ from collections.abc import Callable, Iterator
 from barnabas.cli.local.ready import Ready
 from barnabas.cli.local.running import announced
 from barnabas.cluster import CancelledError, ClusterError, LocalCluster, Node
-from barnabas.cluster.plan import CLOCK_KEY
 from barnabas.control import MESSAGE_MAX_BYTES, control_path, short_name
 
 REQUEST_TIMEOUT_S = 5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
-FAULTS_KEY = "barnabas.faults.enable"
 RENEWAL_CHECK_S = 6 * 60 * 60
 
 
@@ -68,15 +66,16 @@ class Supervisor:
     @contextlib.contextmanager
     def _control_page(self) -> Iterator[None]:
         """Serve the control page while the block runs, if faults or moves of the clock are enabled."""
-        if not any(self._cluster.config.get(key, "").lower() == "true" for key in (FAULTS_KEY, CLOCK_KEY)):
+        cluster = self._cluster
+        if not cluster.can_be_changed:
             yield
             return
         from barnabas.cli.local.control_page import ControlPage  # Why here: few clusters have one
 
-        security = self._cluster.security
-        certificate = None if security is None else security.control_certificate()
-        with ControlPage(self._cluster.directory, self._cluster.page_access.credential, certificate) as page:
-            self._cluster.control_url = page.url
+        certificate = None if cluster.security is None else cluster.security.control_certificate()
+        credential, is_readable = cluster.page_access.credential, cluster.are_pages_open
+        with ControlPage(cluster.directory, credential, certificate, is_readable=is_readable) as page:
+            cluster.control_url = page.url
             yield
 
     @property

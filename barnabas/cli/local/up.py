@@ -253,5 +253,5 @@ def _check(cluster: LocalCluster) -> None:
     except ConfigError as error:
         cluster.stop()
         raise UserError(str(error)) from error
-    token, users = config.barnabas_pages_auth_token, config.barnabas_pages_auth_users
-    cluster.use_credentials(token and token.value, users and users.value)
+    found = (config.barnabas_pages_auth_token, config.barnabas_pages_auth_users, config.barnabas_pages_change_token)
+    cluster.use_credentials(*(value and value.value for value in found))

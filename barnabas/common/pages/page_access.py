@@ -3,8 +3,9 @@
 A credential is the value of an `Authorization` header. A token makes two: `Bearer TOKEN`, and for browsers, which can
 only ask for a name and a password, `Basic` with the name `token`. `barnabas.pages.auth.users` has pairs NAME:PASSWORD.
 
-A local cluster whose pages ask for credentials has them in `pages.json`, which only its user can read. A secured one
-(`barnabas up --security`) also has the token alone in a file, as Prometheus reads it.
+A local cluster whose pages ask for credentials, or whose nodes can be changed by requests, has them in `pages.json`,
+which only its user can read. A secured one (`barnabas up --security`) also has the token alone in a file, as Prometheus
+reads it, and one that is open for readers has the token for changes alone, in `CHANGE_FILE`.
 
 Threads: none; values, and one small file.
 """
@@ -21,24 +22,30 @@ from typing import Final, NamedTuple
 
 FILE: Final = "pages.json"
 TOKEN_FILE: Final = "pages_token"  # in the directory `security` of a secured cluster
+CHANGE_FILE: Final = "change_token"
 TOKEN_KEY: Final = "barnabas.pages.auth.token"
 USERS_KEY: Final = "barnabas.pages.auth.users"
+CHANGE_KEY: Final = "barnabas.pages.change.token"
 TLS_PREFIX: Final = "barnabas.pages.ssl."
 #: The variables that give commands the same values as they give the server processes.
 TOKEN_VARIABLE: Final = "BARNABAS_PAGES_AUTH_TOKEN"
 USERS_VARIABLE: Final = "BARNABAS_PAGES_AUTH_USERS"
+CHANGE_VARIABLE: Final = "BARNABAS_PAGES_CHANGE_TOKEN"
 #: The name with which a browser presents the token as a password.
 TOKEN_USER: Final = "token"
 BEARER: Final = "Bearer "
 _TOKEN: Final = r"[A-Za-z0-9\-._~+/]+=*"  # token68 of RFC 9110
 
 
-def credentials(token: str | None, users: str | None) -> tuple[str, ...]:
-    """Return what a request may carry, for a token and `NAME:PASSWORD,...`. Raises ValueError, without a value."""
+def credentials(token: str | None, users: str | None, key: str = TOKEN_KEY) -> tuple[str, ...]:
+    """Return what a request may carry, for a token and `NAME:PASSWORD,...`. Raises ValueError, without a value.
+
+    `key` is the token's, for the error.
+    """
     accepted = []
     if token:
         if not re.fullmatch(_TOKEN, token):
-            raise ValueError(f"{TOKEN_KEY}: a token has only letters, digits and the characters - . _ ~ + / =")
+            raise ValueError(f"{key}: a token has only letters, digits and the characters - . _ ~ + / =")
         accepted += [BEARER + token, basic(TOKEN_USER, token)]
     for pair in (users or "").split(","):
         name, separator, password = pair.strip().partition(":")
@@ -91,19 +98,26 @@ def access_of(properties: Mapping[str, str], credential: str = "") -> Access:
 
 def of_environment(environment: Mapping[str, str] = os.environ) -> Access:
     """Return the access that the environment gives to commands. Raises ValueError."""
-    found = credentials(environment.get(TOKEN_VARIABLE), environment.get(USERS_VARIABLE))
+    changing = credentials(environment.get(CHANGE_VARIABLE), None, CHANGE_KEY)
+    found = changing or credentials(environment.get(TOKEN_VARIABLE), environment.get(USERS_VARIABLE))
     return Access(found[0] if found else "")
 
 
-def write_access(directory: Path, access: Access) -> None:
-    """Write the file of a local cluster, readable by its user alone; for open pages, remove it."""
-    path, temporary = directory / FILE, directory / f"{FILE}.tmp"
+def write_access(directory: Path, access: Access, change_token: str = "") -> None:
+    """Write the files of a local cluster, readable by its user alone; for open pages, remove them."""
+    _write_private(directory / FILE, "" if access == OPEN else json.dumps(access._asdict()))
+    _write_private(directory / CHANGE_FILE, change_token)
+
+
+def _write_private(path: Path, line: str) -> None:
+    """Replace a file; remove it for an empty line."""
     path.unlink(missing_ok=True)
-    if access == OPEN:
+    if not line:
         return
+    temporary = path.with_name(f"{path.name}.tmp")
     temporary.unlink(missing_ok=True)
     temporary.touch(mode=0o600)  # Why first: the content must never be readable by others
-    temporary.write_text(json.dumps(access._asdict()) + "\n")
+    temporary.write_text(f"{line}\n")
     temporary.replace(path)
 
 

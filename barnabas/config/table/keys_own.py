@@ -50,7 +50,7 @@ OWN_ROWS: tuple[Key, ...] = (
         honoured=True),
     Key("barnabas.clock.enable", BOOLEAN, False, LOW, None,
         "For tests: the time that this process takes for retention, compaction, groups, transactions and tokens can be "
-        "moved forward, by HTTP beside its /metrics page. Anyone who reaches that page can then make data expire.",
+        "moved forward, by HTTP beside its /metrics page. Everybody with its token can then make data expire.",
         honoured=True),
     Key("barnabas.clock.file", STRING, "", LOW, None,
         "With barnabas.clock.enable: the file that keeps by how much the clock was moved, so that a process that "
@@ -62,7 +62,7 @@ OWN_ROWS: tuple[Key, ...] = (
         honoured=True),
     Key("barnabas.faults.enable", BOOLEAN, False, LOW, None,
         "For tests: faults can be injected into this process, and its requests recorded, by HTTP beside its /metrics "
-        "page. Anyone who reaches that page can then break the process.",
+        "page. Everybody with its token can then break the process.",
         honoured=True),
     Key("barnabas.faults.recorder.capacity", INT, 0, LOW, between(0, 1_000_000),
         "With barnabas.faults.enable: how many requests are recorded from the start; 0 records none until recording is "
@@ -138,6 +138,11 @@ OWN_ROWS: tuple[Key, ...] = (
         honoured=True),
     Key("barnabas.pages.auth.users", PASSWORD, None, MEDIUM, None,
         "Users who may ask for the pages by HTTP basic authentication: NAME:PASSWORD, ...",
+        honoured=True),
+    Key("barnabas.pages.change.token", PASSWORD, None, MEDIUM, None,
+        "Token that a request must carry that changes something (POST and DELETE of /faults, /recorder and /clock), as "
+        "with barnabas.pages.auth.token; it also opens the pages. Without it, the credentials of barnabas.pages.auth "
+        "are enough, and without those nothing can be changed. barnabas up makes one where none of them is set.",
         honoured=True),
     *(
         Key(f"barnabas.pages.{row.name}", row.type, row.default, row.importance, row.validator,

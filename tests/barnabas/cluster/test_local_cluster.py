@@ -23,6 +23,7 @@ from barnabas.cluster import (
     known_brokers,
     read_cluster_file,
 )
+from barnabas.common.pages.page_access import CHANGE_KEY, OPEN, TOKEN_KEY, Access
 from tests.support.cluster import BarnabasCluster
 from tests.support.waiting import eventually
 
@@ -143,3 +144,40 @@ def test_nodes_are_killed_started_paused_and_stopped(cluster: BarnabasCluster) -
     cluster.signal_node(broker, signal.SIGSTOP)  # again: it does no harm
     cluster.stop_node(broker)
     eventually("the broker ended in order", lambda: broker.child is not None and broker.child.poll() == 0)
+
+
+@pytest.mark.parametrize("key", ["barnabas.faults.enable", "barnabas.clock.enable"])
+def test_a_cluster_that_can_be_changed_has_a_token_for_it(tmp_path: Path, key: str) -> None:
+    cluster, other = (LocalCluster(tmp_path / name, 1, 0, {key: "true"}) for name in ("a", "b"))
+    assert cluster.are_pages_open
+    assert cluster.page_access == Access(f"Bearer {cluster.change_token}")
+    assert cluster.change_token not in ("", other.change_token)
+    cluster.plan()
+    try:
+        for node in cluster.nodes.values():
+            properties = cluster.properties(node)
+            assert properties[CHANGE_KEY] == cluster.change_token
+            cluster.use_credentials(None, None, properties[CHANGE_KEY])  # as `barnabas up` does
+            assert cluster.properties(node)[CHANGE_KEY] == cluster.change_token
+            assert cluster.page_access == Access(f"Bearer {cluster.change_token}")
+    finally:
+        cluster.stop()
+
+
+def test_a_cluster_makes_no_token_beside_other_credentials(tmp_path: Path) -> None:
+    config = {"barnabas.faults.enable": "true"}
+    assert LocalCluster(tmp_path, 1, 0, {}).page_access == OPEN
+    for own, are_open in ((TOKEN_KEY, False), (CHANGE_KEY, True)):
+        cluster = LocalCluster(tmp_path, 1, 0, {**config, own: "mine"})
+        assert (cluster.change_token, cluster.page_access, cluster.are_pages_open) == (
+            "", Access("Bearer mine"), are_open,
+        )  # fmt: skip
+    both = LocalCluster(tmp_path, 1, 0, {**config, TOKEN_KEY: "r3ad", CHANGE_KEY: "ch4nge"})
+    assert both.page_access == Access("Bearer ch4nge"), "it reads, too"
+    hidden = LocalCluster(tmp_path, 1, 0, {**config, TOKEN_KEY: "${file:/secrets:token}"})
+    assert (hidden.change_token, hidden.page_access, hidden.are_pages_open) == ("", OPEN, False)
+    hidden.use_credentials("found", None, None)
+    assert hidden.page_access == Access("Bearer found")
+    environment = LocalCluster(tmp_path, 1, 0, config)
+    environment.use_credentials("of-the-environment", None, None)
+    assert (environment.change_token, environment.are_pages_open) == ("", False)

@@ -15,10 +15,15 @@ from typing import Any
 import pytest
 
 from barnabas.broker.faults.pages import add_pages
+from barnabas.common.clock import SystemClock
+from barnabas.common.pages.page_access import CHANGE_VARIABLE
+from barnabas.common.pages.page_auth import PageAuth
 from barnabas.faults import Fault, FaultError, Faults, FaultsUnavailableError, FaultTimeoutError
-from barnabas.metrics.http import MetricsServer
+from barnabas.metrics.http import Auths, MetricsServer
 from tests.broker.faults.fault_rig import FaultRig, errors_of
 from tests.support.broker.broker_rig import batch, produce, state
+
+CREDENTIAL = "Bearer t0ken"
 
 
 class Served(FaultRig):
@@ -27,17 +32,18 @@ class Served(FaultRig):
     def __init__(self) -> None:
         super().__init__()
         self.push({"t": [state(1), state(1)]})
-        self.page = MetricsServer(self.registry)
+        self.page = MetricsServer(self.registry, auths=Auths(None, PageAuth([CREDENTIAL], SystemClock())))
         add_pages(self.page, self.engine, "broker")
         self.page.start()
 
     def http(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.page.port, timeout=30)
-        connection.request(method, path, body if isinstance(body, str) or body is None else json.dumps(body))
+        text = body if isinstance(body, str) or body is None else json.dumps(body)
+        connection.request(method, path, text, {"Authorization": CREDENTIAL})
         response = connection.getresponse()
-        text = response.read()
+        answer = json.loads(response.read())
         connection.close()
-        return response.status, json.loads(text)
+        return response.status, answer
 
     def produce(self, **about: Any) -> int:
         response = self.ask(produce(batch(b"v")), 9, **about)
@@ -54,7 +60,8 @@ def rig() -> Iterator[Served]:
 
 
 @pytest.fixture
-def faults(rig: Served) -> Faults:
+def faults(rig: Served, monkeypatch: pytest.MonkeyPatch) -> Faults:
+    monkeypatch.setenv(CHANGE_VARIABLE, CREDENTIAL.removeprefix("Bearer "))
     return Faults(f"127.0.0.1:{rig.page.port}")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.local.running import DIRECTORY_VARIABLE
+from barnabas.common.pages.page_access import of_directory
 from barnabas.common.processes.cluster_file import read_cluster_file
 from tests.barnabas.cli.conftest import Barnabas
 from tests.support.cluster import BarnabasCluster
@@ -47,7 +48,8 @@ def ask(directory: Path, method: str, body: Any = None) -> tuple[int, Any]:
     content = read_cluster_file(directory)
     assert content is not None
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(content["control_url"] + "/clock", data, method=method)
+    headers = {"Authorization": of_directory(directory).credential}
+    request = urllib.request.Request(content["control_url"] + "/clock", data, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, json.load(response)

@@ -18,6 +18,7 @@ import pytest
 
 from barnabas.cli.breaking import node
 from barnabas.cli.local.running import DIRECTORY_VARIABLE
+from barnabas.common.pages.page_access import of_directory
 from barnabas.common.processes.cluster_file import read_cluster_file
 from barnabas.faults import definition
 from barnabas.faults.nodes import PROCESS_ACTIONS
@@ -57,7 +58,8 @@ def ask(directory: Path, method: str, path: str, body: Any = None) -> tuple[int,
     content = read_cluster_file(directory)
     assert content is not None
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(content["control_url"] + path, data, method=method)
+    headers = {"Authorization": of_directory(directory).credential}
+    request = urllib.request.Request(content["control_url"] + path, data, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.load(answer)

@@ -17,7 +17,7 @@ from barnabas.common.pages.page import Page as HttpPage
 from barnabas.common.pages.page_access import Access, credentials
 from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.processes.ports import free_ports
-from barnabas.metrics.http import MetricsServer
+from barnabas.metrics.http import Auths, MetricsServer
 from barnabas.metrics.registry import Registry
 from tests.barnabas.cli.conftest import Barnabas
 from tests.barnabas.cli.inside.lives import broker
@@ -31,7 +31,7 @@ class Process:
         self.queries: list[Mapping[str, str]] = []
         self._page = HttpPage(body, status=status)
         auth = PageAuth(credentials(token, None), SystemClock()) if token else None
-        self._server = MetricsServer(Registry(), auth=auth)
+        self._server = MetricsServer(Registry(), auths=Auths(auth, auth))
         self._server.add_view(pages.PATH, self._view)
 
     def _view(self, query: Mapping[str, str]) -> HttpPage:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.common.pages.page_access import (
+    CHANGE_FILE,
     FILE,
     OPEN,
     Access,
@@ -65,6 +66,8 @@ def test_commands_take_the_servers_variables() -> None:
     assert of_environment({}) == OPEN
     assert of_environment({"BARNABAS_PAGES_AUTH_TOKEN": "abc"}).credential == "Bearer abc"
     assert decoded(of_environment({"BARNABAS_PAGES_AUTH_USERS": "alice:secret,bob:x"}).credential) == "alice:secret"
+    both = {"BARNABAS_PAGES_AUTH_TOKEN": "abc", "BARNABAS_PAGES_CHANGE_TOKEN": "def"}
+    assert of_environment(both).credential == "Bearer def", "which reads, too"
 
 
 def test_the_file_of_a_cluster_is_its_users_alone(tmp_path: Path) -> None:
@@ -73,6 +76,9 @@ def test_the_file_of_a_cluster_is_its_users_alone(tmp_path: Path) -> None:
     write_access(tmp_path, access)
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
     assert of_directory(tmp_path) == access
+    write_access(tmp_path, Access("Bearer ch4nge"), "ch4nge")
+    assert (tmp_path / CHANGE_FILE).read_text() == "ch4nge\n"
+    assert stat.S_IMODE((tmp_path / CHANGE_FILE).stat().st_mode) == 0o600
     write_access(tmp_path, OPEN)
     assert list(tmp_path.iterdir()) == []
     assert of_directory(tmp_path) == OPEN

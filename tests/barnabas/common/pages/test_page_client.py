@@ -11,13 +11,14 @@ from barnabas.common.pages.page import Page
 from barnabas.common.pages.page_access import OPEN, Access, credentials
 from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.pages.page_client import Answer, ask
-from barnabas.metrics.http import MetricsServer
+from barnabas.metrics.http import Auths, MetricsServer
 from barnabas.metrics.registry import Registry
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    server = MetricsServer(Registry(), auth=PageAuth(credentials("t0ken", None), FakeClock()))
+    auth = PageAuth(credentials("t0ken", None), FakeClock())
+    server = MetricsServer(Registry(), auths=Auths(auth, auth))
     server.add_page("/long", lambda: Page(b"x" * 100))
     server.start()
     yield server.port
