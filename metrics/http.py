@@ -26,7 +26,6 @@ of visitors.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import selectors
 import socket
@@ -39,9 +38,9 @@ from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.logs import LogLimit
 from barnabas.common.net import is_loopback
 from barnabas.common.pages.page import Page, Query, Request, ResourceRequest
-from barnabas.common.pages.page_access import CHANGE_KEY, TOKEN_KEY, credentials
+from barnabas.common.pages.page_access import CHANGE_KEY, TOKEN_KEY, credentials_of
 from barnabas.common.pages.page_addresses import page_addresses
-from barnabas.common.pages.page_auth import PageAuth
+from barnabas.common.pages.page_auth import UNCHANGEABLE, PageAuth
 from barnabas.common.pages.page_guard import PageGuard
 from barnabas.common.threads import ServiceThread
 from barnabas.metrics.names import Dialect
@@ -87,13 +86,12 @@ OPEN_PAGES: Final = Auths(None, None)
 def make_auths(config: Config, clock: Clock) -> Auths:
     """Return the checks of credentials that a config asks for."""
     token, users = config.barnabas_pages_auth_token, config.barnabas_pages_auth_users
-    readers = credentials(token and token.value, users and users.value)
     change_token = config.barnabas_pages_change_token
-    changers = credentials(change_token and change_token.value, None, CHANGE_KEY)
-    if not changers:
-        both = PageAuth(readers, clock) if readers else None
-        return Auths(both, both)
-    return Auths(PageAuth((*readers, *changers), clock) if readers else None, PageAuth(changers, clock))
+    found = credentials_of(*(value and value.value for value in (token, users, change_token)))
+    readers = PageAuth(found.readers, clock) if found.readers else None
+    if found.changers == found.readers:
+        return Auths(readers, readers)
+    return Auths(readers, PageAuth(found.changers, clock))
 
 
 def _make_tls(config: Config, clock: Clock) -> PageTls | None:
@@ -106,11 +104,6 @@ def _make_tls(config: Config, clock: Clock) -> PageTls | None:
 
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")
 _BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed", headers=(("Allow", "GET, HEAD"),))
-_UNCHANGEABLE: Final = Page(
-    json.dumps({"error": f"nothing can be changed here: set {CHANGE_KEY}, or {TOKEN_KEY}"}).encode() + b"\n",
-    "application/json",
-    status="403 Forbidden",
-)
 _READING: Final = ("GET", "HEAD")
 _CHANGING: Final = ("POST", "DELETE")
 _BROKEN: Final = Page(b"internal error\n", status="500 Internal Server Error")
@@ -287,5 +280,5 @@ class MetricsServer:
         """Return the answer to a request that lacks its credential (rules 4 and 5)."""
         auth = self._auths.of_changers if is_change else self._auths.of_readers
         if auth is None:
-            return _UNCHANGEABLE if is_change else None
+            return UNCHANGEABLE if is_change else None
         return auth.refusal(request.authorizations, request.address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +20,16 @@ from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.deadline import Deadline
 from barnabas.common.pages.page_access import (
     CHANGE_KEY,
+    NO_CREDENTIALS,
     OPEN,
+    PAGE_KEYS,
     TOKEN_KEY,
     USERS_KEY,
     Access,
+    Credentials,
     access_of,
-    credentials,
+    credentials_of,
+    new_token,
     write_access,
 )
 from barnabas.common.processes import interpreter
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 READY_TIMEOUT_MS: Final = 60_000  # on a busy machine; a process that ends is noticed at once
 STOP_TIMEOUT_MS: Final = 30_000
 FAILED_START_STOP_MS: Final = 3_000
-CHANGE_TOKEN_BYTES: Final = 24
+VARIABLE: Final = "${"  # of a config provider: the value is known later
 
 
 @dataclass(slots=True)
@@ -59,8 +63,8 @@ class LocalCluster:
     control_url: str = ""  # URL of the control page; the supervisor sets it before the start
     first_id: int = 0  # of the brokers
     page_access: Access = OPEN  # how to ask for its pages; `use_credentials` replaces it before the start
-    are_pages_open: bool = True  # nobody needs a credential to read; likewise
-    change_token: str = ""  # for requests that change something, if the configuration has no credential; likewise
+    page_credentials: Credentials = NO_CREDENTIALS  # what its pages accept; likewise
+    change_token: str = ""  # for requests that change something; likewise
     security: ClusterSecurity | None = None  # None: PLAINTEXT
     controller_count: int = 1  # several elect the active one
     is_combined: bool = False  # every broker is a controller, too; `controller_count` has no effect
@@ -70,7 +74,7 @@ class LocalCluster:
     def __post_init__(self) -> None:
         self._claim = ClusterDirectory(self.directory)
         pages = self._page_properties()
-        self.use_credentials(pages.get(TOKEN_KEY), pages.get(USERS_KEY), pages.get(CHANGE_KEY))
+        self.use_credentials(*map(pages.get, PAGE_KEYS))
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -82,26 +86,30 @@ class LocalCluster:
     def use_credentials(self, token: str | None, users: str | None, change_token: str | None) -> None:
         """Ask for the pages with what the configuration makes them demand; values with variables are left out.
 
-        If it has no credential and the nodes can be changed by requests, make a token for those.
+        The environment, which the nodes inherit, overrides them. If there is no credential and requests can change the
+        nodes, make a token for that.
         """
-        token, users, change_token = ("" if "${" in (text or "") else text for text in (token, users, change_token))
-        if change_token == self.change_token:  # from the properties of a node
-            change_token = ""
+        given = {TOKEN_KEY: token, USERS_KEY: users, CHANGE_KEY: change_token, **self._of_environment()}
+        texts = {key: "" if VARIABLE in (given[key] or "") else given[key] for key in PAGE_KEYS}
         pages = self._page_properties()
-        self.change_token = ""
+        self.change_token = texts[CHANGE_KEY] or ""
+        if self.can_be_changed and not any(texts.values()) and pages.keys().isdisjoint(PAGE_KEYS):
+            texts[CHANGE_KEY] = self.change_token = new_token()
         with contextlib.suppress(ValueError):  # the processes refuse these values
-            reading, changing = credentials(token, users), credentials(change_token, None, CHANGE_KEY)
-            has_keys = not pages.keys().isdisjoint((TOKEN_KEY, USERS_KEY, CHANGE_KEY))
-            self.are_pages_open = not reading and pages.keys().isdisjoint((TOKEN_KEY, USERS_KEY))
-            if self.can_be_changed and not (has_keys or reading or changing):
-                self.change_token = secrets.token_urlsafe(CHANGE_TOKEN_BYTES)
-                changing = credentials(self.change_token, None)
-            self.page_access = access_of(pages, next(iter((*changing, *reading)), ""))
+            accepted = self.page_credentials = credentials_of(*texts.values())
+            self.page_access = access_of(pages, next(iter((*accepted.changers, *accepted.readers)), ""))
 
     @property
     def can_be_changed(self) -> bool:
-        """Whether requests can break the nodes, or move their clocks."""
-        return any(self.config.get(key, "").lower() == "true" for key in (FAULTS_KEY, CLOCK_KEY))
+        """Whether requests may be able to break the nodes, or to move their clocks."""
+        given = {**self.config, **self._of_environment()}
+        texts = [given.get(key, "").strip().lower() for key in (FAULTS_KEY, CLOCK_KEY)]
+        return any(text == "true" or VARIABLE in text for text in texts)
+
+    def _of_environment(self) -> dict[str, str]:
+        """Return those of these properties that the nodes find in their environment."""
+        variables = {key: key.upper().replace(".", "_") for key in (FAULTS_KEY, CLOCK_KEY, *PAGE_KEYS)}
+        return {key: os.environ[variable] for key, variable in variables.items() if variable in os.environ}
 
     def _page_properties(self) -> dict[str, str]:
         """Return the properties that say who may read the pages; every node has the same, but for its key."""
@@ -207,7 +215,7 @@ class LocalCluster:
     def properties(self, node: Node) -> dict[str, str]:
         """Return the server properties of a node; `plan` comes first."""
         properties = self._plan.properties(node, self.nodes)
-        return {**properties, CHANGE_KEY: self.change_token} if self.change_token else properties
+        return {CHANGE_KEY: self.change_token, **properties} if self.change_token else properties
 
     def start(self) -> None:
         """Start all processes and return when clients can use every broker.

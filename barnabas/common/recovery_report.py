@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
-import crc32c
+from barnabas.common.crc import crc32c
 
 NOTHING: Final = -1
 MAX_BYTES: Final = 256 << 20  # decompressed
@@ -100,7 +100,7 @@ def encode_report(report: Report) -> bytes:
     compressor = zlib.compressobj()
     pieces = [compressor.compress(text.encode()) for text in _texts(report)]
     data = b"".join([*pieces, compressor.flush()])
-    return _CRC.pack(crc32c.crc32c(data)) + data
+    return _CRC.pack(crc32c(data)) + data
 
 
 def _texts(report: Report) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _shallow(value: Report | ReportedImage) -> dict[str, Any]:
 
 def decode_report(data: bytes) -> Report:
     """Read a report; raises ReportError."""
-    if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != crc32c.crc32c(data[_CRC.size :]):
+    if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != crc32c(data[_CRC.size :]):
         raise ReportError("its checksum is wrong")
     try:
         decompressor = zlib.decompressobj()

@@ -9,7 +9,7 @@ import contextlib
 from typing import Any
 
 from barnabas.faults.definition import Fault
-from barnabas.faults.pages import FaultsUnavailableError, NodePage
+from barnabas.faults.pages import FaultsUnavailableError, NodePage, NodeSilentError
 from barnabas.faults.waiting import TIMEOUT_S, wait_for
 
 
@@ -72,11 +72,14 @@ class FaultHandle:
         )
 
     def remove(self) -> None:
-        """Remove the fault from every node. A second call does nothing; a node that is gone is skipped."""
+        """Remove the fault from every node. A second call does nothing; a node that is gone is skipped.
+
+        Raises FaultError and FaultsUnavailableError if a node refuses.
+        """
         if self.is_removed:
             return
         for page, fault_id in self._places:
-            with contextlib.suppress(FaultsUnavailableError):
+            with contextlib.suppress(NodeSilentError):
                 state = page.find("DELETE", f"/faults/{fault_id}")
                 if state is not None:
                     self._last[page.node_id, fault_id] = state

@@ -18,6 +18,7 @@ from barnabas.faults.definition import FaultError
 
 TIMEOUT_S: Final = 10.0
 HOST: Final = "127.0.0.1"
+NOT_FOUND: Final = 404
 OFF: Final = frozenset({404, 405})  # the status, without JSON, of a process without fault injection
 SIGNALS_THAT_END: Final = {"kill": signal.SIGKILL, "stop": signal.SIGTERM}
 SIGNALS_THAT_DO_NOT: Final = {"pause": signal.SIGSTOP, "resume": signal.SIGCONT}
@@ -48,15 +49,17 @@ class NodePage:
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """Send a request and return the answer. Raises FaultError if it is refused, FaultsUnavailableError."""
-        status, answer = self._ask(method, path, body)
+        return self._checked(*self._ask(method, path, body))
+
+    def _checked(self, status: int, answer: dict[str, Any]) -> dict[str, Any]:
         if status >= 400:
             raise FaultError(str(answer.get("error", f"{self.name} answers with status {status}")))
         return answer
 
     def find(self, method: str, path: str) -> dict[str, Any] | None:
-        """Send a request; return the answer, or None if the resource does not exist. Raises FaultsUnavailableError."""
+        """Send a request; return the answer, or None if the resource does not exist. Raises as `ask` does."""
         status, answer = self._ask(method, path, None)
-        return answer if status < 400 else None
+        return None if status == NOT_FOUND and answer else self._checked(status, answer)
 
     def _ask(self, method: str, path: str, body: object) -> tuple[int, dict[str, Any]]:
         if self.port <= 0:
@@ -159,7 +162,7 @@ class AddressTarget:
     def __init__(self, addresses: list[str]) -> None:
         self._addresses = addresses
         try:
-            self._access = of_environment()
+            self._access = of_environment(can_change=True)
         except ValueError as error:
             raise FaultError(str(error)) from None
 

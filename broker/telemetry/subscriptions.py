@@ -17,8 +17,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import crc32c
-
+from barnabas.common.crc import crc32c
 from barnabas.common.regex.pattern import PatternError, matcher
 from barnabas.config.errors import ConfigError
 from barnabas.config.resources.client_metrics import INTERVAL, INTERVAL_DEFAULT_MS, MATCH, METRICS, parse_match
@@ -50,7 +49,7 @@ class Wanted(NamedTuple):
         text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
         high, low = _HALVES.unpack(instance_id)
         folded: int = high ^ low
-        mixed: int = (int(crc32c.crc32c(text.encode())) ^ folded >> 32 ^ folded) & 0xFFFFFFFF
+        mixed: int = (int(crc32c(text.encode())) ^ folded >> 32 ^ folded) & 0xFFFFFFFF
         return mixed - (1 << 32) if mixed >> 31 else mixed
 
 

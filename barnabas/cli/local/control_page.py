@@ -35,7 +35,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from barnabas.cluster.errors import ClusterError
 from barnabas.common.clock import SystemClock
-from barnabas.common.pages.page_auth import PageAuth
+from barnabas.common.pages.page import Page
+from barnabas.common.pages.page_access import Credentials
+from barnabas.common.pages.page_auth import UNCHANGEABLE, PageAuth
 from barnabas.common.processes.cluster_file import ProcessEntry, process_state, read_cluster_file
 from barnabas.common.processes.ports import HOST
 
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     import ssl
 
     from barnabas.clock import ClusterClock
-    from barnabas.common.pages.page import Page
     from barnabas.faults import Faults
 
 OK, CREATED, BAD, MISSING = 200, 201, 400, 404
@@ -55,13 +56,12 @@ Response = tuple[int, dict[str, Any]]
 class ControlPage:
     """Serves the cluster in a directory while the block runs."""
 
-    def __init__(
-        self, directory: Path, credential: str, certificate: Path | None = None, *, is_readable: bool = False
-    ) -> None:
-        """`certificate` is a PEM file with a key and its certificate; None: no TLS. `is_readable`: GET is for all."""
+    def __init__(self, directory: Path, accepted: Credentials, certificate: Path | None = None) -> None:
+        """`certificate` is a PEM file with a key and its certificate; None: no TLS."""
         self._directory = directory  # fixed before start
-        self._auth = PageAuth([credential], SystemClock())  # fixed before start
-        self._is_readable = is_readable  # fixed before start
+        self._readers, self._changers = (  # fixed before start
+            PageAuth(some, SystemClock()) if some else None for some in accepted
+        )
         self._tls = None if certificate is None else _ServerTls(certificate)  # fixed before start
         self._listener = socket.create_server((HOST, 0))
         scheme = "http" if self._tls is None else "https"
@@ -98,9 +98,10 @@ class ControlPage:
 
     def _refusal(self, method: str, authorizations: Sequence[str], address: str) -> Page | None:
         """Return the answer to a request that lacks its credential."""
-        if self._is_readable and method == "GET":
-            return None
-        return self._auth.refusal(authorizations, address)
+        auth = self._readers if method == "GET" else self._changers
+        if auth is None:
+            return None if method == "GET" else UNCHANGEABLE
+        return auth.refusal(authorizations, address)
 
     def respond(self, method: str, target: str, body: bytes) -> Response:
         """The response to one request: an HTTP status and JSON values."""

@@ -73,8 +73,7 @@ class Supervisor:
         from barnabas.cli.local.control_page import ControlPage  # Why here: few clusters have one
 
         certificate = None if cluster.security is None else cluster.security.control_certificate()
-        credential, is_readable = cluster.page_access.credential, cluster.are_pages_open
-        with ControlPage(cluster.directory, credential, certificate, is_readable=is_readable) as page:
+        with ControlPage(cluster.directory, cluster.page_credentials, certificate) as page:
             cluster.control_url = page.url
             yield
 

@@ -26,6 +26,7 @@ CHANGE_FILE: Final = "change_token"
 TOKEN_KEY: Final = "barnabas.pages.auth.token"
 USERS_KEY: Final = "barnabas.pages.auth.users"
 CHANGE_KEY: Final = "barnabas.pages.change.token"
+PAGE_KEYS: Final = (TOKEN_KEY, USERS_KEY, CHANGE_KEY)
 TLS_PREFIX: Final = "barnabas.pages.ssl."
 #: The variables that give commands the same values as they give the server processes.
 TOKEN_VARIABLE: Final = "BARNABAS_PAGES_AUTH_TOKEN"
@@ -34,6 +35,7 @@ CHANGE_VARIABLE: Final = "BARNABAS_PAGES_CHANGE_TOKEN"
 #: The name with which a browser presents the token as a password.
 TOKEN_USER: Final = "token"
 BEARER: Final = "Bearer "
+_NEW_BYTES: Final = 24
 _TOKEN: Final = r"[A-Za-z0-9\-._~+/]+=*"  # token68 of RFC 9110
 
 
@@ -56,6 +58,25 @@ def credentials(token: str | None, users: str | None, key: str = TOKEN_KEY) -> t
     return tuple(accepted)
 
 
+class Credentials(NamedTuple):
+    """What requests may carry."""
+
+    readers: tuple[str, ...]  # empty: everybody may read
+    changers: tuple[str, ...]  # empty: nothing can be changed
+
+
+#: Pages that everybody may read, and nobody change.
+NO_CREDENTIALS: Final = Credentials((), ())
+
+
+def credentials_of(token: str | None, users: str | None, change_token: str | None) -> Credentials:
+    """Return the credentials of pages with these values of the three keys. Raises ValueError, without a value."""
+    readers, changers = credentials(token, users), credentials(change_token, None, CHANGE_KEY)
+    if not changers:
+        return Credentials(readers, readers)
+    return Credentials((*readers, *changers) if readers else (), changers)
+
+
 def basic(name: str, password: str) -> str:
     """Return the credential of a user (RFC 7617)."""
     return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
@@ -70,6 +91,12 @@ def of_text(text: str) -> str:
     if not text or separator:
         raise ValueError("expected a token, or NAME:PASSWORD")
     return credentials(text, None)[0]
+
+
+def new_token() -> str:
+    """Return a random token."""
+    # Why not `secrets`: it loads OpenSSL, which most clusters do not need.
+    return base64.urlsafe_b64encode(os.urandom(_NEW_BYTES)).decode()
 
 
 class Access(NamedTuple):
@@ -96,10 +123,11 @@ def access_of(properties: Mapping[str, str], credential: str = "") -> Access:
     return Access(credential, "https", properties.get(f"{TLS_PREFIX}truststore.location", "") if is_pem else "")
 
 
-def of_environment(environment: Mapping[str, str] = os.environ) -> Access:
-    """Return the access that the environment gives to commands. Raises ValueError."""
-    changing = credentials(environment.get(CHANGE_VARIABLE), None, CHANGE_KEY)
-    found = changing or credentials(environment.get(TOKEN_VARIABLE), environment.get(USERS_VARIABLE))
+def of_environment(environment: Mapping[str, str] = os.environ, *, can_change: bool = False) -> Access:
+    """Return the access that the environment gives to commands, which read or also change. Raises ValueError."""
+    found = credentials(environment.get(TOKEN_VARIABLE), environment.get(USERS_VARIABLE))
+    if can_change:
+        found = (*credentials(environment.get(CHANGE_VARIABLE), None, CHANGE_KEY), *found)
     return Access(found[0] if found else "")
 
 

@@ -17,6 +17,7 @@ Source: RFC 9110 section 11, RFC 6750, RFC 7617.
 from __future__ import annotations
 
 import ipaddress
+import json
 import logging
 import threading
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from typing import Final
 from barnabas.common import digests
 from barnabas.common.clock import Clock
 from barnabas.common.pages.page import Page
+from barnabas.common.pages.page_access import CHANGE_KEY, TOKEN_KEY
 
 log = logging.getLogger("barnabas.metrics")
 
@@ -47,6 +49,14 @@ _TOO_MANY: Final = Page(
     b"too many failed tries\n",
     status="429 Too Many Requests",
     headers=(("Retry-After", str(TRY_MS // 1000)),),
+)
+
+
+#: The answer to a request for a change where there is no credential.
+UNCHANGEABLE: Final = Page(
+    json.dumps({"error": f"nothing can be changed here: set {CHANGE_KEY}, or {TOKEN_KEY}"}).encode() + b"\n",
+    "application/json",
+    status="403 Forbidden",
 )
 
 

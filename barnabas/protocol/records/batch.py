@@ -40,8 +40,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-import crc32c
-
+from barnabas.common.crc import crc32c
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, CompressionType, compress, decompress
 from barnabas.protocol.records.varint import read_varint, read_varlong, write_varint, write_varlong
@@ -98,7 +97,7 @@ _unpack_header: Final = HEADER.unpack_from
 _unpack_legacy_header: Final = struct.Struct(">qiIbBq").unpack_from  # v0 has no timestamp; another field is read for it
 _unpack_int32: Final = _INT32.unpack_from
 _pack_offset_length_epoch: Final = _OFFSET_LENGTH_EPOCH.pack_into
-_crc32c: Final = crc32c.crc32c
+_crc32c: Final = crc32c
 
 
 class TimestampType(IntEnum):

@@ -18,7 +18,7 @@ PartitionMetadataReadBuffer; java.util.Properties.
 
 from __future__ import annotations
 
-import crc32c
+from barnabas.common.crc import crc32c
 
 CHECKSUM_BITS = 32
 _TO_BLANKS = bytes.maketrans(b"01", b" \t")
@@ -35,7 +35,7 @@ class ChecksumError(ValueError):
 
 def add_to_entries(text: bytes) -> bytes:
     """Add the checksum to the lines of a checkpoint; the last line is an entry."""
-    bits = f"{crc32c.crc32c(text):0{CHECKSUM_BITS}b}".encode()
+    bits = f"{crc32c(text):0{CHECKSUM_BITS}b}".encode()
     return text[:-1] + bits.translate(_TO_BLANKS) + b"\n"
 
 
@@ -77,4 +77,4 @@ def strip_from_properties(data: bytes) -> bytes:
 
 
 def _hex(text: bytes) -> bytes:
-    return f"{crc32c.crc32c(text):08x}".encode()
+    return f"{crc32c(text):08x}".encode()

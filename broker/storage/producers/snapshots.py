@@ -17,10 +17,9 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import crc32c
-
 from barnabas.broker.storage.directories.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, segment_file
 from barnabas.broker.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from barnabas.common.crc import crc32c
 from barnabas.common.disk.files import FileSystem
 
 SNAPSHOT_VERSION: Final = 1
@@ -136,7 +135,7 @@ def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
         for entry in entries
     ]
     body = struct.pack(">i", len(rows)) + b"".join(rows)
-    return struct.pack(">hI", SNAPSHOT_VERSION, crc32c.crc32c(body)) + body
+    return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
 
 def read_snapshot(data: bytes) -> list[ProducerEntry]:
@@ -150,7 +149,7 @@ def _read_entries(data: bytes) -> Iterator[ProducerEntry]:
     version, crc, count = _HEADER.unpack_from(data)
     if version != SNAPSHOT_VERSION:
         raise CorruptSnapshotError(f"a snapshot of version {version}")
-    if crc32c.crc32c(data[_CRC_START:]) != crc:
+    if crc32c(data[_CRC_START:]) != crc:
         raise CorruptSnapshotError("the CRC of a snapshot is wrong")
     if count < 0 or len(data) != _HEADER.size + count * _ENTRY.size:
         raise CorruptSnapshotError(f"a snapshot of {count} producers in {len(data)} bytes")

@@ -23,10 +23,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import crc32c
-
 from barnabas.broker.storage.directories.names import shared_parts
 from barnabas.broker.storage.segments.index import CorruptIndexError
+from barnabas.common.crc import crc32c
 from barnabas.common.disk.files import FileSystem
 
 log = logging.getLogger("barnabas.storage.log")
@@ -34,7 +33,7 @@ log = logging.getLogger("barnabas.storage.log")
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_SIZE = _ENTRY.size
 VERSION = 0
-_EMPTY = (0, crc32c.crc32c(b""))
+_EMPTY = (0, crc32c(b""))
 
 
 class AbortedTxn(NamedTuple):
@@ -59,7 +58,7 @@ class TransactionIndex:
         self._fs = fs
         self._lock = threading.Lock()  # guards renaming and cutting the file; no other lock is taken while it is held
         # As expected; replaced whole under _lock, read without it.
-        self._whole = (len(data), crc32c.crc32c(data)) if data else _EMPTY
+        self._whole = (len(data), crc32c(data)) if data else _EMPTY
         self._last_offset = _last_offset(data)  # under the log's lock
         self._is_flushed = True  # reset by changes under the log's lock, set by `flush` before the fsync
 
@@ -100,7 +99,7 @@ class TransactionIndex:
         finally:
             handle.close()
         with self._lock:
-            self._whole = (size + ENTRY_SIZE, crc32c.crc32c(packed, checksum))
+            self._whole = (size + ENTRY_SIZE, crc32c(packed, checksum))
         self._last_offset = entry.last_offset
         self._is_flushed = False
 
@@ -120,11 +119,11 @@ class TransactionIndex:
         """Return the expected content, without an entry that is just being written; raises CorruptIndexError."""
         whole = self._whole
         data = self._first_bytes(whole[0])
-        if crc32c.crc32c(data) != whole[1]:
+        if crc32c(data) != whole[1]:
             with self._lock:  # it may have been cut or renamed meanwhile
                 whole = self._whole
                 data = self._first_bytes(whole[0])
-            if crc32c.crc32c(data) != whole[1]:
+            if crc32c(data) != whole[1]:
                 raise CorruptIndexError(f"{self.path} does not have the content that was written")
         return data
 
@@ -166,7 +165,7 @@ class TransactionIndex:
     def _cut(self, kept: bytes) -> None:
         """Cut the file to its beginning, `kept`."""
         with self._lock:
-            self._whole = (len(kept), crc32c.crc32c(kept))
+            self._whole = (len(kept), crc32c(kept))
             handle = self._fs.open(self.path)
             try:
                 handle.truncate(len(kept))
@@ -181,7 +180,7 @@ class TransactionIndex:
         if data != self._first_bytes(len(data) + 1):
             self._fs.write_bytes(self.path, data, sync=False)
             self._is_flushed = False
-        self._whole = (len(data), crc32c.crc32c(data))
+        self._whole = (len(data), crc32c(data))
         self._last_offset = _last_offset(data)
 
     def sanity_check(self) -> None:

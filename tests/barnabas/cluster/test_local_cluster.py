@@ -23,7 +23,7 @@ from barnabas.cluster import (
     known_brokers,
     read_cluster_file,
 )
-from barnabas.common.pages.page_access import CHANGE_KEY, OPEN, TOKEN_KEY, Access
+from barnabas.common.pages.page_access import CHANGE_KEY, CHANGE_VARIABLE, TOKEN_KEY, TOKEN_VARIABLE, Access
 from tests.support.cluster import BarnabasCluster
 from tests.support.waiting import eventually
 
@@ -147,37 +147,56 @@ def test_nodes_are_killed_started_paused_and_stopped(cluster: BarnabasCluster) -
 
 
 @pytest.mark.parametrize("key", ["barnabas.faults.enable", "barnabas.clock.enable"])
-def test_a_cluster_that_can_be_changed_has_a_token_for_it(tmp_path: Path, key: str) -> None:
-    cluster, other = (LocalCluster(tmp_path / name, 1, 0, {key: "true"}) for name in ("a", "b"))
-    assert cluster.are_pages_open
-    assert cluster.page_access == Access(f"Bearer {cluster.change_token}")
-    assert cluster.change_token not in ("", other.change_token)
+@pytest.mark.parametrize("value", ["true", " TRUE ", "${env:FAULTS}"])
+def test_a_cluster_that_can_be_changed_has_a_token_for_it(tmp_path: Path, key: str, value: str) -> None:
+    cluster, other = (LocalCluster(tmp_path / name, 1, 0, {key: value}) for name in ("a", "b"))
+    token = cluster.change_token
+    assert token not in ("", other.change_token)
+    assert cluster.page_credentials.readers == ()
+    assert cluster.page_access == Access(f"Bearer {token}")
     cluster.plan()
     try:
         for node in cluster.nodes.values():
-            properties = cluster.properties(node)
-            assert properties[CHANGE_KEY] == cluster.change_token
-            cluster.use_credentials(None, None, properties[CHANGE_KEY])  # as `barnabas up` does
-            assert cluster.properties(node)[CHANGE_KEY] == cluster.change_token
-            assert cluster.page_access == Access(f"Bearer {cluster.change_token}")
+            assert cluster.properties(node)[CHANGE_KEY] == token
+            cluster.use_credentials(None, None, cluster.properties(node)[CHANGE_KEY])  # as `barnabas up` does
+            assert cluster.properties(node)[CHANGE_KEY] == token
+            assert cluster.page_access == Access(f"Bearer {token}")
     finally:
         cluster.stop()
 
 
-def test_a_cluster_makes_no_token_beside_other_credentials(tmp_path: Path) -> None:
-    config = {"barnabas.faults.enable": "true"}
-    assert LocalCluster(tmp_path, 1, 0, {}).page_access == OPEN
-    for own, are_open in ((TOKEN_KEY, False), (CHANGE_KEY, True)):
-        cluster = LocalCluster(tmp_path, 1, 0, {**config, own: "mine"})
-        assert (cluster.change_token, cluster.page_access, cluster.are_pages_open) == (
-            "", Access("Bearer mine"), are_open,
-        )  # fmt: skip
-    both = LocalCluster(tmp_path, 1, 0, {**config, TOKEN_KEY: "r3ad", CHANGE_KEY: "ch4nge"})
-    assert both.page_access == Access("Bearer ch4nge"), "it reads, too"
-    hidden = LocalCluster(tmp_path, 1, 0, {**config, TOKEN_KEY: "${file:/secrets:token}"})
-    assert (hidden.change_token, hidden.page_access, hidden.are_pages_open) == ("", OPEN, False)
-    hidden.use_credentials("found", None, None)
-    assert hidden.page_access == Access("Bearer found")
-    environment = LocalCluster(tmp_path, 1, 0, config)
-    environment.use_credentials("of-the-environment", None, None)
-    assert (environment.change_token, environment.are_pages_open) == ("", False)
+FAULTS = {"barnabas.faults.enable": "true"}
+
+
+@pytest.mark.parametrize(
+    ("config", "credential", "is_open"),
+    [
+        ({}, "", True),
+        ({"barnabas.faults.enable": "false"}, "", True),
+        ({**FAULTS, TOKEN_KEY: "r3ad"}, "Bearer r3ad", False),
+        ({**FAULTS, CHANGE_KEY: "ch4nge"}, "Bearer ch4nge", True),
+        ({**FAULTS, TOKEN_KEY: "r3ad", CHANGE_KEY: "ch4nge"}, "Bearer ch4nge", False),  # it reads, too
+        ({**FAULTS, TOKEN_KEY: "${file:/secrets:token}"}, "", True),  # until `use_credentials` has the value
+    ],
+)
+def test_other_clusters_get_no_token(tmp_path: Path, config: dict[str, str], credential: str, *, is_open: bool) -> None:
+    cluster = LocalCluster(tmp_path, 1, 0, config)
+    assert (cluster.page_access.credential, cluster.change_token) == (credential, config.get(CHANGE_KEY, ""))
+    assert (cluster.page_credentials.readers == ()) == is_open
+    cluster.use_credentials("found", None, config.get(CHANGE_KEY))
+    assert cluster.page_access.credential == f"Bearer {config.get(CHANGE_KEY, 'found')}"
+
+
+def test_the_environment_which_nodes_inherit_counts_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CHANGE_VARIABLE, "outer")
+    for config in (FAULTS, {**FAULTS, CHANGE_KEY: "mine"}):
+        cluster = LocalCluster(tmp_path, 1, 0, config)
+        assert (cluster.change_token, cluster.page_access) == ("outer", Access("Bearer outer"))
+    monkeypatch.setenv(TOKEN_VARIABLE, "r3ad")
+    assert LocalCluster(tmp_path, 1, 0, FAULTS).page_access == Access("Bearer outer")
+    monkeypatch.delenv(CHANGE_VARIABLE)
+    cluster = LocalCluster(tmp_path, 1, 0, FAULTS)
+    assert (cluster.change_token, cluster.page_access) == ("", Access("Bearer r3ad"))
+    monkeypatch.delenv(TOKEN_VARIABLE)
+    monkeypatch.setenv("BARNABAS_FAULTS_ENABLE", "true")
+    assert LocalCluster(tmp_path, 1, 0, {}).change_token != ""

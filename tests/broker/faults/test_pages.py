@@ -17,7 +17,7 @@ import pytest
 from barnabas.broker.faults.pages import add_pages
 from barnabas.common.clock import SystemClock
 from barnabas.common.pages.page_access import CHANGE_VARIABLE
-from barnabas.common.pages.page_auth import PageAuth
+from barnabas.common.pages.page_auth import TRIES_MAX, PageAuth
 from barnabas.faults import Fault, FaultError, Faults, FaultsUnavailableError, FaultTimeoutError
 from barnabas.metrics.http import Auths, MetricsServer
 from tests.broker.faults.fault_rig import FaultRig, errors_of
@@ -206,6 +206,19 @@ def test_targets_that_do_not_answer(tmp_path: Path) -> None:
         Faults("nonsense").list()
     with pytest.raises(FaultError, match="is not a cluster"):
         Faults(7)
+
+
+def test_a_removal_that_is_refused_is_not_silent(rig: Served, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = faults.add(Fault(blackhole=True))
+    monkeypatch.setenv(CHANGE_VARIABLE, "another")
+    stranger = Faults(f"127.0.0.1:{rig.page.port}")
+    for _ in range(TRIES_MAX):
+        with pytest.raises(FaultsUnavailableError, match="asks for other credentials"):
+            stranger.remove("f1")
+    with pytest.raises(FaultError, match="status 429"):
+        handle.remove()
+    assert not handle.is_removed
+    assert [state["state"] for state in faults.list()] == ["armed"]
 
 
 def test_a_process_without_faults_names_the_setting(rig: Served) -> None:

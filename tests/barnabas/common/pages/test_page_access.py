@@ -67,7 +67,8 @@ def test_commands_take_the_servers_variables() -> None:
     assert of_environment({"BARNABAS_PAGES_AUTH_TOKEN": "abc"}).credential == "Bearer abc"
     assert decoded(of_environment({"BARNABAS_PAGES_AUTH_USERS": "alice:secret,bob:x"}).credential) == "alice:secret"
     both = {"BARNABAS_PAGES_AUTH_TOKEN": "abc", "BARNABAS_PAGES_CHANGE_TOKEN": "def"}
-    assert of_environment(both).credential == "Bearer def", "which reads, too"
+    assert of_environment(both).credential == "Bearer abc", "another process's pages may be asked for"
+    assert of_environment(both, can_change=True).credential == "Bearer def"
 
 
 def test_the_file_of_a_cluster_is_its_users_alone(tmp_path: Path) -> None:
