@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,8 +23,6 @@ from barnabas.common.pages.page_access import (
     NO_CREDENTIALS,
     OPEN,
     PAGE_KEYS,
-    TOKEN_KEY,
-    USERS_KEY,
     Access,
     Credentials,
     access_of,
@@ -73,8 +71,8 @@ class LocalCluster:
 
     def __post_init__(self) -> None:
         self._claim = ClusterDirectory(self.directory)
-        pages = self._page_properties()
-        self.use_credentials(*map(pages.get, PAGE_KEYS))
+        self.config = {**self.config, **_of_environment((FAULTS_KEY, CLOCK_KEY, *PAGE_KEYS))}
+        self.use_credentials(*map(self._page_properties().get, PAGE_KEYS))
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -86,30 +84,22 @@ class LocalCluster:
     def use_credentials(self, token: str | None, users: str | None, change_token: str | None) -> None:
         """Ask for the pages with what the configuration makes them demand; values with variables are left out.
 
-        The environment, which the nodes inherit, overrides them. If there is no credential and requests can change the
-        nodes, make a token for that.
+        If it has no credential and requests may be able to change the nodes, make a token for that.
         """
-        given = {TOKEN_KEY: token, USERS_KEY: users, CHANGE_KEY: change_token, **self._of_environment()}
-        texts = {key: "" if VARIABLE in (given[key] or "") else given[key] for key in PAGE_KEYS}
+        token, users, change_token = ("" if VARIABLE in (text or "") else text for text in (token, users, change_token))
         pages = self._page_properties()
-        self.change_token = texts[CHANGE_KEY] or ""
-        if self.can_be_changed and not any(texts.values()) and pages.keys().isdisjoint(PAGE_KEYS):
-            texts[CHANGE_KEY] = self.change_token = new_token()
+        if self.can_be_changed and not change_token and pages.keys().isdisjoint(PAGE_KEYS):
+            change_token = new_token()
+        self.change_token = change_token or ""
         with contextlib.suppress(ValueError):  # the processes refuse these values
-            accepted = self.page_credentials = credentials_of(*texts.values())
+            accepted = self.page_credentials = credentials_of(token, users, change_token)
             self.page_access = access_of(pages, next(iter((*accepted.changers, *accepted.readers)), ""))
 
     @property
     def can_be_changed(self) -> bool:
         """Whether requests may be able to break the nodes, or to move their clocks."""
-        given = {**self.config, **self._of_environment()}
-        texts = [given.get(key, "").strip().lower() for key in (FAULTS_KEY, CLOCK_KEY)]
+        texts = [self.config.get(key, "").strip().lower() for key in (FAULTS_KEY, CLOCK_KEY)]
         return any(text == "true" or VARIABLE in text for text in texts)
-
-    def _of_environment(self) -> dict[str, str]:
-        """Return those of these properties that the nodes find in their environment."""
-        variables = {key: key.upper().replace(".", "_") for key in (FAULTS_KEY, CLOCK_KEY, *PAGE_KEYS)}
-        return {key: os.environ[variable] for key, variable in variables.items() if variable in os.environ}
 
     def _page_properties(self) -> dict[str, str]:
         """Return the properties that say who may read the pages; every node has the same, but for its key."""
@@ -316,3 +306,11 @@ class LocalCluster:
             write_access(self.directory, OPEN)
             self._claim.remove_cluster_file()
             self._claim.release()
+
+
+def _of_environment(keys: Iterable[str]) -> dict[str, str]:
+    """Return those of these properties of ours that the nodes find in their environment, where they count more."""
+    # Why not from_environment: config takes long to import, and most clusters do not need it.
+    names = {key: key.upper().replace(".", "_") for key in keys}
+    found = {key: os.environ.get(f"KAFKA_{name}", os.environ.get(name)) for key, name in names.items()}
+    return {key: text for key, text in found.items() if text is not None}

@@ -9,6 +9,7 @@ Threads: any; the function keeps no state.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from typing import Any, Final
@@ -19,6 +20,8 @@ _EXTENSION: Final = "crc32c._crc32c"
 
 def _load() -> Any:
     """Return the package's C extension; the package, should it have another one."""
+    if _PACKAGE in sys.modules:
+        return sys.modules[_PACKAGE]
     package = importlib.util.find_spec(_PACKAGE)  # of a package at the top: this imports nothing
     folders = None if package is None else package.submodule_search_locations
     spec = PathFinder.find_spec(_EXTENSION, folders or [])

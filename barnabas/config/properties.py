@@ -44,6 +44,7 @@ _NOT_KEYS: Final = frozenset(
         "BARNABAS_COMMAND_CONFIG",
         "BARNABAS_CONTROL_URL",
         "BARNABAS_DATA_DIR",
+        "BARNABAS_FAULTS_TOKEN",
         "BARNABAS_FAULTS_URLS",
         "BARNABAS_METRICS_URLS",
         "BARNABAS_PURE",

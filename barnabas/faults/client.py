@@ -46,7 +46,7 @@ class Faults:
             for page, of_node in self._spread(fault, pages):
                 handle.added(page, page.ask("POST", "/faults", of_node.to_json())["faults"][0])
         except BaseException:
-            handle.remove()
+            _clean_up([handle])
             raise
         return handle
 
@@ -56,8 +56,7 @@ class Faults:
         try:
             handles.extend(map(self.add, faults))
         except BaseException:
-            for handle in handles:
-                handle.remove()
+            _clean_up(handles)
             raise
         return handles
 
@@ -120,6 +119,13 @@ class Faults:
         missing = [node for node in nodes if isinstance(node, int) and known is not None and node not in known]
         if missing:
             raise FaultError(f"there is no node {missing[0]}; the ids are {', '.join(map(str, sorted(known or ())))}")
+
+
+def _clean_up(handles: Iterable[FaultHandle]) -> None:
+    """Remove faults after an error, which is the one to report."""
+    for handle in handles:
+        with contextlib.suppress(FaultError, FaultsUnavailableError):
+            handle.remove()
 
 
 def _page_of(pages: dict[int, NodePage], node_id: int) -> NodePage:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from barnabas.faults.definition import Fault
+from barnabas.faults.definition import Fault, FaultError
 from barnabas.faults.pages import FaultsUnavailableError, NodePage, NodeSilentError
 from barnabas.faults.waiting import TIMEOUT_S, wait_for
 
@@ -36,7 +36,7 @@ class FaultHandle:
         """Return the state on each node, as in GET /faults/ID; of a node that does not answer, the last known one."""
         if not self.is_removed:
             for page, fault_id in self._places:
-                with contextlib.suppress(FaultsUnavailableError):
+                with contextlib.suppress(FaultError, FaultsUnavailableError):
                     state = page.find("GET", f"/faults/{fault_id}")
                     if state is not None:
                         self._last[page.node_id, fault_id] = state
@@ -74,15 +74,23 @@ class FaultHandle:
     def remove(self) -> None:
         """Remove the fault from every node. A second call does nothing; a node that is gone is skipped.
 
-        Raises FaultError and FaultsUnavailableError if a node refuses.
+        Raises FaultError or FaultsUnavailableError if a node refuses, after asking the others.
         """
         if self.is_removed:
             return
+        refusals: list[Exception] = []
         for page, fault_id in self._places:
-            with contextlib.suppress(NodeSilentError):
+            try:
                 state = page.find("DELETE", f"/faults/{fault_id}")
-                if state is not None:
-                    self._last[page.node_id, fault_id] = state
+            except NodeSilentError:
+                continue
+            except (FaultError, FaultsUnavailableError) as error:
+                refusals.append(error)
+                continue
+            if state is not None:
+                self._last[page.node_id, fault_id] = state
+        if refusals:
+            raise refusals[0]
         self.is_removed = True
 
     def __enter__(self) -> FaultHandle:

@@ -35,7 +35,7 @@ from barnabas.cli.local.ready import Ready
 from barnabas.cli.local.supervisor import Supervisor
 from barnabas.cluster import LocalCluster, ProcessDiedError
 from barnabas.cluster.plan import CLOCK_KEY, FAULTS_KEY
-from barnabas.common.pages.page_access import CHANGE_VARIABLE
+from barnabas.common.pages.page_access import FAULTS_TOKEN_VARIABLE
 from barnabas.common.processes.cluster_file import LOCK_NAME, NAME
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def run_ephemeral(
             is_combined=is_combined,
         )
         cluster.plan()
-        if config:
+        if cluster.config != SETTINGS:
             check(cluster)
         return Ephemeral(cluster, command, print_env=print_env).run()
     except ProcessDiedError:
@@ -144,7 +144,7 @@ def environment(cluster: LocalCluster) -> dict[str, str]:
         "BARNABAS_FAULTS_URLS": ",".join(f"{page}/faults" for page in pages),
         "BARNABAS_CONTROL_URL": cluster.control_url,
         "BARNABAS_DATA_DIR": str(cluster.directory),
-        **({CHANGE_VARIABLE: cluster.change_token} if cluster.change_token else {}),
+        **({FAULTS_TOKEN_VARIABLE: cluster.change_token} if cluster.change_token else {}),
         **({"BARNABAS_COMMAND_CONFIG": cluster.command_config} if cluster.command_config else {}),
     }
 

@@ -32,6 +32,8 @@ TLS_PREFIX: Final = "barnabas.pages.ssl."
 TOKEN_VARIABLE: Final = "BARNABAS_PAGES_AUTH_TOKEN"
 USERS_VARIABLE: Final = "BARNABAS_PAGES_AUTH_USERS"
 CHANGE_VARIABLE: Final = "BARNABAS_PAGES_CHANGE_TOKEN"
+#: The variable with the token of the cluster of `barnabas up --ephemeral`. No key: other clusters have their own token.
+FAULTS_TOKEN_VARIABLE: Final = "BARNABAS_FAULTS_TOKEN"
 #: The name with which a browser presents the token as a password.
 TOKEN_USER: Final = "token"
 BEARER: Final = "Bearer "
@@ -127,7 +129,8 @@ def of_environment(environment: Mapping[str, str] = os.environ, *, can_change: b
     """Return the access that the environment gives to commands, which read or also change. Raises ValueError."""
     found = credentials(environment.get(TOKEN_VARIABLE), environment.get(USERS_VARIABLE))
     if can_change:
-        found = (*credentials(environment.get(CHANGE_VARIABLE), None, CHANGE_KEY), *found)
+        token = environment.get(FAULTS_TOKEN_VARIABLE) or environment.get(CHANGE_VARIABLE)
+        found = (*credentials(token, None, CHANGE_KEY), *found)
     return Access(found[0] if found else "")
 
 

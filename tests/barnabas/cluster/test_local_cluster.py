@@ -23,7 +23,7 @@ from barnabas.cluster import (
     known_brokers,
     read_cluster_file,
 )
-from barnabas.common.pages.page_access import CHANGE_KEY, CHANGE_VARIABLE, TOKEN_KEY, TOKEN_VARIABLE, Access
+from barnabas.common.pages.page_access import CHANGE_KEY, CHANGE_VARIABLE, OPEN, TOKEN_KEY, TOKEN_VARIABLE, Access
 from tests.support.cluster import BarnabasCluster
 from tests.support.waiting import eventually
 
@@ -187,16 +187,26 @@ def test_other_clusters_get_no_token(tmp_path: Path, config: dict[str, str], cre
     assert cluster.page_access.credential == f"Bearer {config.get(CHANGE_KEY, 'found')}"
 
 
-def test_the_environment_which_nodes_inherit_counts_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CHANGE_VARIABLE, "outer")
+@pytest.mark.parametrize("prefix", ["", "KAFKA_"])
+def test_the_environment_which_nodes_inherit_counts_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    change, token = prefix + CHANGE_VARIABLE, prefix + TOKEN_VARIABLE
+    monkeypatch.setenv(change, "outer")
     for config in (FAULTS, {**FAULTS, CHANGE_KEY: "mine"}):
         cluster = LocalCluster(tmp_path, 1, 0, config)
         assert (cluster.change_token, cluster.page_access) == ("outer", Access("Bearer outer"))
-    monkeypatch.setenv(TOKEN_VARIABLE, "r3ad")
-    assert LocalCluster(tmp_path, 1, 0, FAULTS).page_access == Access("Bearer outer")
-    monkeypatch.delenv(CHANGE_VARIABLE)
+        assert cluster.page_credentials.readers == ()
+    monkeypatch.setenv(token, "r3ad")
+    both = LocalCluster(tmp_path, 1, 0, FAULTS)
+    assert both.page_access == Access("Bearer outer")
+    assert "Bearer r3ad" in both.page_credentials.readers
+    monkeypatch.delenv(change)
     cluster = LocalCluster(tmp_path, 1, 0, FAULTS)
     assert (cluster.change_token, cluster.page_access) == ("", Access("Bearer r3ad"))
-    monkeypatch.delenv(TOKEN_VARIABLE)
-    monkeypatch.setenv("BARNABAS_FAULTS_ENABLE", "true")
+    monkeypatch.setenv(token, "${file:/secrets:token}")
+    cluster = LocalCluster(tmp_path, 1, 0, FAULTS)
+    assert (cluster.change_token, cluster.page_access) == ("", OPEN), "until `use_credentials` has the value"
+    monkeypatch.delenv(token)
+    monkeypatch.setenv(f"{prefix}BARNABAS_FAULTS_ENABLE", "true")
     assert LocalCluster(tmp_path, 1, 0, {}).change_token != ""

@@ -19,9 +19,14 @@ def test_it_is_the_packages_function() -> None:
     assert crc.crc32c(b"") == 0
 
 
+def test_a_package_that_is_there_is_used() -> None:
+    assert crc._load() is package
+
+
 def test_a_package_without_that_extension_is_used_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crc, "_EXTENSION", "crc32c._another")
-    assert crc._load() is package
+    monkeypatch.delitem(sys.modules, "crc32c")
+    assert crc._load().__name__ == "crc32c"
 
 
 @pytest.mark.parametrize("module", ["barnabas.broker.main", "barnabas.controller.main", "barnabas.cli.local.up"])

@@ -69,7 +69,7 @@ def test_it_prints_its_environment_and_ends_with_its_standard_input(temporary: P
             "BARNABAS_METRICS_URLS",
             "BARNABAS_FAULTS_URLS",
             "BARNABAS_CONTROL_URL",
-            "BARNABAS_PAGES_CHANGE_TOKEN",
+            "BARNABAS_FAULTS_TOKEN",
             "BARNABAS_DATA_DIR",
             "BARNABAS_READY",
         }

@@ -69,6 +69,9 @@ def test_commands_take_the_servers_variables() -> None:
     both = {"BARNABAS_PAGES_AUTH_TOKEN": "abc", "BARNABAS_PAGES_CHANGE_TOKEN": "def"}
     assert of_environment(both).credential == "Bearer abc", "another process's pages may be asked for"
     assert of_environment(both, can_change=True).credential == "Bearer def"
+    ephemeral = {**both, "BARNABAS_FAULTS_TOKEN": "ghi"}
+    assert of_environment(ephemeral).credential == "Bearer abc"
+    assert of_environment(ephemeral, can_change=True).credential == "Bearer ghi"
 
 
 def test_the_file_of_a_cluster_is_its_users_alone(tmp_path: Path) -> None:
