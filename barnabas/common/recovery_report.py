@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
-from barnabas.common.crc import crc32c
+from barnabas.protocol.records.crc import crc32c
 
 NOTHING: Final = -1
 MAX_BYTES: Final = 256 << 20  # decompressed

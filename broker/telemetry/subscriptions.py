@@ -17,10 +17,10 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.common.crc import crc32c
 from barnabas.common.regex.pattern import PatternError, matcher
 from barnabas.config.errors import ConfigError
 from barnabas.config.resources.client_metrics import INTERVAL, INTERVAL_DEFAULT_MS, MATCH, METRICS, parse_match
+from barnabas.protocol.records.crc import crc32c
 
 if TYPE_CHECKING:
     from barnabas.config.resources.client_metrics import ClientMetricsConfig

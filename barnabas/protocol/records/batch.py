@@ -40,9 +40,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from barnabas.common.crc import crc32c
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, CompressionType, compress, decompress
+from barnabas.protocol.records.crc import crc32c
 from barnabas.protocol.records.varint import read_varint, read_varlong, write_varint, write_varlong
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")

@@ -18,7 +18,7 @@ PartitionMetadataReadBuffer; java.util.Properties.
 
 from __future__ import annotations
 
-from barnabas.common.crc import crc32c
+from barnabas.protocol.records.crc import crc32c
 
 CHECKSUM_BITS = 32
 _TO_BLANKS = bytes.maketrans(b"01", b" \t")

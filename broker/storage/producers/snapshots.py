@@ -19,8 +19,8 @@ from typing import Final
 
 from barnabas.broker.storage.directories.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, segment_file
 from barnabas.broker.storage.producers.producer_entry import BatchMetadata, ProducerEntry
-from barnabas.common.crc import crc32c
 from barnabas.common.disk.files import FileSystem
+from barnabas.protocol.records.crc import crc32c
 
 SNAPSHOT_VERSION: Final = 1
 

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from barnabas.broker.storage.directories.names import shared_parts
 from barnabas.broker.storage.segments.index import CorruptIndexError
-from barnabas.common.crc import crc32c
 from barnabas.common.disk.files import FileSystem
+from barnabas.protocol.records.crc import crc32c
 
 log = logging.getLogger("barnabas.storage.log")
 

@@ -1,4 +1,4 @@
-"""Tests common/crc.py."""
+"""Tests protocol/records/crc.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import crc32c as package
 import pytest
 
-from barnabas.common import crc
+from barnabas.protocol.records import crc
 
 CHECK = b"123456789"
 
