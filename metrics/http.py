@@ -31,7 +31,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from barnabas.common.clock import Clock, SystemClock
@@ -40,7 +40,7 @@ from barnabas.common.net import is_loopback
 from barnabas.common.pages.page import Page, Query, Request, ResourceRequest
 from barnabas.common.pages.page_access import CHANGE_KEY, TOKEN_KEY, credentials_of
 from barnabas.common.pages.page_addresses import page_addresses
-from barnabas.common.pages.page_auth import UNCHANGEABLE, PageAuth
+from barnabas.common.pages.page_auth import Auths
 from barnabas.common.pages.page_guard import PageGuard
 from barnabas.common.threads import ServiceThread
 from barnabas.metrics.names import Dialect
@@ -73,25 +73,10 @@ def own_names(config: Config) -> list[str]:
     ]
 
 
-class Auths(NamedTuple):
-    """The checks of credentials of one process (rules 4 and 5)."""
-
-    of_readers: PageAuth | None  # None: the pages are open
-    of_changers: PageAuth | None  # None: nothing can be changed
-
-
-OPEN_PAGES: Final = Auths(None, None)
-
-
 def make_auths(config: Config, clock: Clock) -> Auths:
-    """Return the checks of credentials that a config asks for."""
-    token, users = config.barnabas_pages_auth_token, config.barnabas_pages_auth_users
-    change_token = config.barnabas_pages_change_token
-    found = credentials_of(*(value and value.value for value in (token, users, change_token)))
-    readers = PageAuth(found.readers, clock) if found.readers else None
-    if found.changers == found.readers:
-        return Auths(readers, readers)
-    return Auths(readers, PageAuth(found.changers, clock))
+    """Return the checks of credentials that a config asks for (rules 4 and 5)."""
+    keys = (config.barnabas_pages_auth_token, config.barnabas_pages_auth_users, config.barnabas_pages_change_token)
+    return Auths.of(credentials_of(*(value and value.value for value in keys)), clock)
 
 
 def _make_tls(config: Config, clock: Clock) -> PageTls | None:
@@ -104,6 +89,7 @@ def _make_tls(config: Config, clock: Clock) -> PageTls | None:
 
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")
 _BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed", headers=(("Allow", "GET, HEAD"),))
+_OPEN: Final = Auths(None, None)
 _READING: Final = ("GET", "HEAD")
 _CHANGING: Final = ("POST", "DELETE")
 _BROKEN: Final = Page(b"internal error\n", status="500 Internal Server Error")
@@ -120,7 +106,7 @@ class MetricsServer:
         clock: Clock | None = None,
         names: Iterable[str] = (),
         dialect: str = Dialect.BOTH,
-        auths: Auths = OPEN_PAGES,
+        auths: Auths = _OPEN,
         tls: PageTls | None = None,
     ) -> None:
         self._host = host  # fixed before start
@@ -246,9 +232,8 @@ class MetricsServer:
         root = next((r for r in self._resources if path == r or path.startswith(f"{r}/")), None)
         is_change = root is not None and request.method in _CHANGING
         if path not in _PROBES:
-            denied = self._foreign(request, path, can_change=root is not None) or self._denied(
-                request, is_change=is_change
-            )
+            denied = self._foreign(request, path, can_change=root is not None)
+            denied = denied or self._auths.refusal(request.authorizations, request.address, is_change=is_change)
             if denied is not None:
                 return denied
         try:
@@ -275,10 +260,3 @@ class MetricsServer:
         if self._refused_lines.admits(logging.INFO, "requests for pages refused"):
             log.info("refused %s %s: %s", request.method, path, refusal)
         return Page(f"{refusal}\n".encode(), status="403 Forbidden")
-
-    def _denied(self, request: Request, *, is_change: bool) -> Page | None:
-        """Return the answer to a request that lacks its credential (rules 4 and 5)."""
-        auth = self._auths.of_changers if is_change else self._auths.of_readers
-        if auth is None:
-            return UNCHANGEABLE if is_change else None
-        return auth.refusal(request.authorizations, request.address)

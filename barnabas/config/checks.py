@@ -50,8 +50,7 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     _check_coordinators(state)
     _check_network(state)
     _check_listeners(state)
-    _check_pages(state["barnabas_pages_auth_token"], state["barnabas_pages_auth_users"])
-    _check_change_token(state["barnabas_pages_change_token"])
+    _check_pages(*(state[f"barnabas_pages_{name}"] for name in ("auth_token", "auth_users", "change_token")))
     has_page_keys = state["barnabas_pages_ssl_keystore_location"] or state["barnabas_pages_ssl_keystore_key"]
     page_tls = sorted(name for name, text in originals.items() if name.startswith(_PAGE_TLS) and text.strip())
     _require(
@@ -220,29 +219,25 @@ def _check_network(state: Mapping[str, Any]) -> None:
     )
 
 
-def _check_pages(token: Password | None, users: Password | None) -> None:
+def _check_pages(token: Password | None, users: Password | None, change_token: Password | None) -> None:
     """Refuse credentials that no request could carry, and empty ones, which would leave the pages open."""
-    if token is None and users is None:
+    if token is users is change_token is None:
         return
-    from barnabas.common.pages.page_access import credentials  # Why here: most processes have no credentials
+    from barnabas.common.pages.page_access import CHANGE_KEY, credentials_of  # Why here: most have no credentials
 
+    texts = ["" if value is None else value.value for value in (token, users, change_token)]
     try:
-        found = credentials("" if token is None else token.value, "" if users is None else users.value)
+        found = credentials_of(*texts)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    _require(bool(found), "barnabas.pages.auth.token and .users are empty: remove them if the pages are to be open")
-
-
-def _check_change_token(token: Password | None) -> None:
-    if token is None:
-        return
-    from barnabas.common.pages.page_access import CHANGE_KEY, credentials
-
-    try:
-        found = credentials(token.value, None, CHANGE_KEY)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    _require(bool(found), f"{CHANGE_KEY} is empty: remove it if nothing is to be changed")
+    _require(
+        bool(found.readers) or token is users is None,
+        "barnabas.pages.auth.token and .users are empty: remove them if the pages are to be open",
+    )
+    _require(
+        change_token is None or bool(change_token.value),
+        f"{CHANGE_KEY} is empty: remove it if nothing is to be changed",
+    )
 
 
 def _check_protocols(state: Mapping[str, Any]) -> frozenset[str]:

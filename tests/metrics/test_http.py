@@ -20,10 +20,11 @@ import pytest
 from barnabas.common.clock import SystemClock
 from barnabas.common.pages import server as server_module
 from barnabas.common.pages.page import Page, ResourceRequest, readiness
-from barnabas.common.pages.page_auth import PageAuth
+from barnabas.common.pages.page_auth import Auths, PageAuth
 from barnabas.common.pages.page_guard import PageGuard
 from barnabas.config.config import Config
-from barnabas.metrics.http import Auths, MetricsServer, own_names
+from barnabas.config.errors import ConfigError
+from barnabas.metrics.http import MetricsServer, own_names
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue as c
 from tests.support.waiting import eventually
@@ -424,6 +425,23 @@ def test_with_a_change_token_that_of_readers_changes_nothing(make_changeable: Ca
     server = make_changeable(auth_token="r3ad", change_token="ch4nge")
     assert [status(server, "GET", token) for token in ("", "r3ad", "ch4nge")] == [401, 200, 200]
     assert [status(server, "POST", token) for token in ("", "r3ad", "ch4nge")] == [401, 401, 200]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"auth.token": ""}, "token and .users are empty"),
+        ({"auth.users": " "}, "token and .users are empty"),
+        ({"auth.token": "", "change.token": "ch4nge"}, "token and .users are empty"),
+        ({"change.token": ""}, "pages.change.token is empty"),
+        ({"auth.token": "r3ad", "change.token": ""}, "pages.change.token is empty"),
+        ({"change.token": "s3 cret"}, "pages.change.token: a token has only"),
+    ],
+)
+def test_credentials_that_no_request_can_carry_are_refused(keys: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        Config.from_properties({f"barnabas.pages.{key}": value for key, value in keys.items()})
+    assert "s3 cret" not in str(caught.value)
 
 
 def test_without_credentials_a_wide_address_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

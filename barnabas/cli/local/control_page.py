@@ -37,7 +37,7 @@ from barnabas.cluster.errors import ClusterError
 from barnabas.common.clock import SystemClock
 from barnabas.common.pages.page import Page
 from barnabas.common.pages.page_access import Credentials
-from barnabas.common.pages.page_auth import UNCHANGEABLE, PageAuth
+from barnabas.common.pages.page_auth import Auths
 from barnabas.common.processes.cluster_file import ProcessEntry, process_state, read_cluster_file
 from barnabas.common.processes.ports import HOST
 
@@ -59,9 +59,7 @@ class ControlPage:
     def __init__(self, directory: Path, accepted: Credentials, certificate: Path | None = None) -> None:
         """`certificate` is a PEM file with a key and its certificate; None: no TLS."""
         self._directory = directory  # fixed before start
-        self._readers, self._changers = (  # fixed before start
-            PageAuth(some, SystemClock()) if some else None for some in accepted
-        )
+        self._auths = Auths.of(accepted, SystemClock())  # fixed before start
         self._tls = None if certificate is None else _ServerTls(certificate)  # fixed before start
         self._listener = socket.create_server((HOST, 0))
         scheme = "http" if self._tls is None else "https"
@@ -98,10 +96,7 @@ class ControlPage:
 
     def _refusal(self, method: str, authorizations: Sequence[str], address: str) -> Page | None:
         """Return the answer to a request that lacks its credential."""
-        auth = self._readers if method == "GET" else self._changers
-        if auth is None:
-            return None if method == "GET" else UNCHANGEABLE
-        return auth.refusal(authorizations, address)
+        return self._auths.refusal(authorizations, address, is_change=method != "GET")
 
     def respond(self, method: str, target: str, body: bytes) -> Response:
         """The response to one request: an HTTP status and JSON values."""

@@ -21,12 +21,12 @@ import json
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.common import digests
 from barnabas.common.clock import Clock
 from barnabas.common.pages.page import Page
-from barnabas.common.pages.page_access import CHANGE_KEY, TOKEN_KEY
+from barnabas.common.pages.page_access import CHANGE_KEY, TOKEN_KEY, Credentials
 
 log = logging.getLogger("barnabas.metrics")
 
@@ -52,8 +52,7 @@ _TOO_MANY: Final = Page(
 )
 
 
-#: The answer to a request for a change where there is no credential.
-UNCHANGEABLE: Final = Page(
+_UNCHANGEABLE: Final = Page(
     json.dumps({"error": f"nothing can be changed here: set {CHANGE_KEY}, or {TOKEN_KEY}"}).encode() + b"\n",
     "application/json",
     status="403 Forbidden",
@@ -101,6 +100,28 @@ class PageAuth:
         if source in self._tries:
             left = min(TRIES_MAX, left + (self._clock.monotonic_ms() - at_ms) / TRY_MS)
         return left
+
+
+class Auths(NamedTuple):
+    """The checks of those who read and of those who change something; each has tries of its own (rule 2)."""
+
+    of_readers: PageAuth | None  # None: everybody may read
+    of_changers: PageAuth | None  # None: nothing can be changed
+
+    @classmethod
+    def of(cls, accepted: Credentials, clock: Clock) -> Auths:
+        """Return the checks of these credentials; one for both where they are the same."""
+        readers = PageAuth(accepted.readers, clock) if accepted.readers else None
+        if accepted.changers == accepted.readers:
+            return cls(readers, readers)
+        return cls(readers, PageAuth(accepted.changers, clock))
+
+    def refusal(self, headers: Sequence[str], address: str, *, is_change: bool) -> Page | None:
+        """Return the answer to a request with these Authorization headers; None to allow it."""
+        auth = self.of_changers if is_change else self.of_readers
+        if auth is None:
+            return _UNCHANGEABLE if is_change else None
+        return auth.refusal(headers, address)
 
 
 def _parsed(header: str) -> tuple[str, bytes]:

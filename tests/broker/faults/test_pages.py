@@ -17,9 +17,9 @@ import pytest
 from barnabas.broker.faults.pages import add_pages
 from barnabas.common.clock import SystemClock
 from barnabas.common.pages.page_access import CHANGE_VARIABLE
-from barnabas.common.pages.page_auth import TRIES_MAX, PageAuth
+from barnabas.common.pages.page_auth import TRIES_MAX, Auths, PageAuth
 from barnabas.faults import Fault, FaultError, Faults, FaultsUnavailableError, FaultTimeoutError
-from barnabas.metrics.http import Auths, MetricsServer
+from barnabas.metrics.http import MetricsServer
 from tests.broker.faults.fault_rig import FaultRig, errors_of
 from tests.support.broker.broker_rig import batch, produce, state
 

@@ -15,9 +15,9 @@ from barnabas.cli.inside.pages import HOST_KEY, PEERS_KEY, PORT_KEY, Page, Unans
 from barnabas.common.clock import SystemClock
 from barnabas.common.pages.page import Page as HttpPage
 from barnabas.common.pages.page_access import Access, credentials
-from barnabas.common.pages.page_auth import PageAuth
+from barnabas.common.pages.page_auth import Auths, PageAuth
 from barnabas.common.processes.ports import free_ports
-from barnabas.metrics.http import Auths, MetricsServer
+from barnabas.metrics.http import MetricsServer
 from barnabas.metrics.registry import Registry
 from tests.barnabas.cli.conftest import Barnabas
 from tests.barnabas.cli.inside.lives import broker

@@ -9,9 +9,9 @@ import pytest
 from barnabas.common.clock import FakeClock
 from barnabas.common.pages.page import Page
 from barnabas.common.pages.page_access import OPEN, Access, credentials
-from barnabas.common.pages.page_auth import PageAuth
+from barnabas.common.pages.page_auth import Auths, PageAuth
 from barnabas.common.pages.page_client import Answer, ask
-from barnabas.metrics.http import Auths, MetricsServer
+from barnabas.metrics.http import MetricsServer
 from barnabas.metrics.registry import Registry
 
 
