@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java test-tools run up test lint types unit docs compiled clients crash fuzz-short fuzz stress-short stress \
-	churn-short churn eos-short eos simulate simulate-short simulate-night mutants raft pipeline-test free-threaded test-free-threaded \
+	churn-short churn eos-short eos proofs simulate simulate-short simulate-night mutants raft pipeline-test free-threaded test-free-threaded \
 	compose-test dashboards bench bench-installed golden format clean packaging wheel
 
 help: ## list the targets
@@ -83,9 +83,11 @@ up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
 # With REQUIRE_TOOLS, a test without its program fails. Otherwise it is skipped, with a message that names the package.
-# Two of the short runs at a time: each waits for half of its time, and four at once pass on a busy machine, too.
-test: test-tools ## everything that must pass
+test: test-tools ## the tests (25 minutes)
 	$(MAKE) REQUIRE_TOOLS=1 lint types unit compiled clients crash
+
+# Two at a time: each waits for half of its time, and four at once pass on a busy machine, too.
+proofs: test-tools ## short runs of fuzz, stress, churn, eos and the simulation, and the Spark pipeline (12 minutes)
 	$(MAKE) REQUIRE_TOOLS=1 -j 2 --output-sync=target fuzz-short stress-short churn-short eos-short
 	$(MAKE) REQUIRE_TOOLS=1 simulate-short pipeline-test
 

@@ -1,8 +1,8 @@
 """`python -m tests.simulation.campaign`: lives of fresh seeds for a time, on several cores, with a summary.
 
-`make test` gives it a minute of one core, `make simulate-night` hours of all cores. The first seed is printed, so that
-a campaign can be repeated; so is each seed that fails, with its story, and the command that repeats it. The last line
-is the summary: seeds, virtual hours, failures.
+`make simulate-night` gives it hours of all cores. The first seed is printed, so that a campaign can be repeated; so is
+each seed that fails, with its story, and the command that repeats it. The last line is the summary: seeds, virtual
+hours, failures.
 
 Exits with 0 if no seed failed.
 """
