@@ -554,7 +554,7 @@ class QuorumController:
         existing = view.image.brokers.get(request.broker_id)
         known = Known(
             cluster_id=self.cluster_id,
-            has_valid_session=lambda broker: self.sessions.is_valid(broker, now_ms),
+            keeps_id=lambda broker_id: self.sessions.keeps_id(broker_id, now_ms),
             uses_address=lambda broker_id: self.sessions.uses_address(broker_id, now_ms),
             holds=lambda applied: self._raft.holds(applied.offset, applied.epoch),
         )

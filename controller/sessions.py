@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.controller.image import Broker, Image
+from barnabas.controller.image import Image
 
 NO_OFFSET: Final = -1
 FIRST_PUSH_MS: Final = 30_000
@@ -39,6 +39,7 @@ class Session:
     taken_ms: int  # when the event thread took a heartbeat, or the registration
     epoch: int  # of the registration; heartbeats with another one do not count
     arrived_ms: int = 0  # when a heartbeat arrived; the threads that receive one write it
+    has_beaten: bool = False  # this controller has taken a heartbeat, or the log says that the broker is unfenced
     metadata_offset: int = NO_OFFSET  # the broker has applied everything up to here, inclusive
     controlled_shutdown_offset: int = NO_OFFSET  # the last record of its controlled shutdown
     required_offset: int = NO_OFFSET  # a fenced broker is unfenced only after it has applied this
@@ -89,7 +90,9 @@ class Sessions:
     def start(self, image: Image, now_ms: int) -> None:
         """Open a session for each broker of an image; fenced ones must apply everything pushed before."""
         self._by_id = {
-            broker.id: Session(now_ms, broker.epoch, required_offset=self.pushed_offset)
+            broker.id: Session(
+                now_ms, broker.epoch, has_beaten=not broker.is_fenced, required_offset=self.pushed_offset
+            )
             for broker in image.brokers.values()
         }
 
@@ -124,7 +127,7 @@ class Sessions:
     def touch(self, broker_id: int, now_ms: int, *, is_fenced: bool, metadata_offset: int) -> None:
         """Note a heartbeat."""
         session = self._by_id[broker_id]
-        session.taken_ms = now_ms
+        session.taken_ms, session.has_beaten = now_ms, True
         session.note_applied(metadata_offset)
         session.set_target(self.pushed_offset, now_ms)
         if is_fenced:
@@ -136,9 +139,16 @@ class Sessions:
         if session is not None:
             session.note_applied(metadata_offset)
 
-    def is_valid(self, broker: Broker, now_ms: int) -> bool:
-        """Return whether the broker is unfenced and sent a heartbeat within the session timeout."""
-        return not broker.is_fenced and self.is_heard(broker.id, now_ms)
+    def keeps_id(self, broker_id: int, now_ms: int) -> bool:
+        """Return whether a process with this id, fenced or not, is alive and not about to leave.
+
+        Of a fenced one only heartbeats tell: it may have ended right after its registration, or long before this
+        controller became the active one.
+        """
+        if not self.uses_address(broker_id, now_ms):
+            return False
+        session = self._by_id[broker_id]
+        return session.has_beaten or session.arrived_ms > 0
 
     def is_heard(self, broker_id: int, now_ms: int) -> bool:
         """Return whether the broker, fenced or not, sent a heartbeat within the session timeout."""
@@ -152,7 +162,9 @@ class Sessions:
     def stale(self, image: Image, now_ms: int) -> list[int]:
         """Return the unfenced brokers that were silent for longer than the session timeout, the longest first."""
         late = [
-            broker.id for broker in image.brokers.values() if not broker.is_fenced and not self.is_valid(broker, now_ms)
+            broker.id
+            for broker in image.brokers.values()
+            if not broker.is_fenced and not self.is_heard(broker.id, now_ms)
         ]
         return sorted(late, key=lambda broker_id: self._by_id[broker_id].last_contact_ms)
 

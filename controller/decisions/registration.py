@@ -1,7 +1,8 @@
 """Registrations: decides which brokers may join the cluster, and under which epoch; and notes the controllers.
 
 Rules
-1. One process per id: while a broker's session is valid, no other incarnation gets its id.
+1. One process per id: while a broker is heard of, fenced or not, no other incarnation gets its id. A broker that is
+   shutting down frees it at once.
 2. One broker per address: while a broker sends heartbeats, no other broker gets an address that it advertises.
    Otherwise a copied config file would direct the pushes for one broker to the other. A broker may take over the
    address of a silent, fenced broker. That one loses its registration, so nothing is pushed there for it. It may
@@ -61,7 +62,7 @@ class Known(NamedTuple):
     """Facts that are not in the image."""
 
     cluster_id: str
-    has_valid_session: Callable[[Broker], bool]  # unfenced, and its session has not timed out
+    keeps_id: Callable[[int], bool]  # the process with this id is heard of, fenced or not, and not about to leave
     uses_address: Callable[[int], bool]  # the broker with this id sends heartbeats and is not about to leave
     holds: Callable[[Applied], bool]  # whether the log holds what a broker has applied (rule 3)
 
@@ -89,12 +90,7 @@ def register_broker(view: View, request: BrokerRegistrationRequest, known: Known
     _check_metadata(image, request, known)
     existing = image.brokers.get(request.broker_id)
     is_same = existing is not None and existing.incarnation_id == request.incarnation_id
-    if (
-        existing is not None
-        and not is_same
-        and known.has_valid_session(existing)
-        and not existing.in_controlled_shutdown
-    ):
+    if existing is not None and not is_same and known.keeps_id(existing.id) and not existing.in_controlled_shutdown:
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             "Another broker is registered with that broker id. If the broker was recently restarted this should "

@@ -92,7 +92,7 @@ def test_only_heartbeats_of_the_registration_keep_a_broker() -> None:
 def test_an_earlier_incarnation_does_not_keep_a_later_one() -> None:
     rig = rig_of_three()
     before = rig.image.brokers[2].epoch
-    rig.heartbeat(2, want_fence=True)
+    rig.heartbeat(2, want_fence=True, want_shut_down=True)
     rig.register(2, incarnation=99)
     rig.heartbeat(2)
     decide_with_slow_disk(rig, 10_000, (0, None), (1, None), (2, before))

@@ -27,7 +27,7 @@ SAME_PROCESS, RESTARTED = 0, 1
 
 def register(rig: Rig, broker_id: int, *dirs: bytes, incarnation: int = SAME_PROCESS) -> None:
     if broker_id in rig.image.brokers:
-        rig.heartbeat(broker_id, want_fence=True)
+        rig.heartbeat(broker_id, want_fence=True, want_shut_down=True)
     request = registration(broker_id, incarnation, log_dirs=list(dirs))
     rig.decide(lambda view: rig.controller.register(view, request))
     rig.heartbeat(broker_id)
@@ -180,7 +180,7 @@ def test_a_replica_on_a_new_disk_may_lead_once_it_has_the_data(rig: Rig) -> None
     assert rig.partition("t").isr == (0,)
     assert propose(rig, 0, 0, 1) == ErrorCode.NONE
     assert rig.partition("t").directories == (A[:-1] + b"!", UNASSIGNED_DIRECTORY)
-    rig.heartbeat(0, want_fence=True)
+    rig.heartbeat(0, want_fence=True, want_shut_down=True)
     assert rig.partition("t").leader == 1
 
 
@@ -242,13 +242,13 @@ def test_a_log_elsewhere_is_not_the_data_of_an_eligible_replica() -> None:
     register(rig, 2, C)
     topic_id = rig.create("t", [[2, 1]])
     assign(rig, 1, A, topic_id, 0)
-    rig.heartbeat(1, want_fence=True)
+    rig.heartbeat(1, want_fence=True, want_shut_down=True)
     assert rig.partition("t").elr == (1,)
     request = registration(1, 9, log_dirs=[B], previous_broker_epoch=rig.image.brokers[1].epoch)
     rig.decide(lambda view: rig.controller.register(view, request))
     rig.heartbeat(1)
     assert rig.partition("t").elr == (1,), "the stop was clean, but A is gone"
-    rig.heartbeat(2, want_fence=True)
+    rig.heartbeat(2, want_fence=True, want_shut_down=True)
     assert (rig.partition("t").leader, rig.partition("t").elr) == (NO_LEADER, (1, 2))
     assign(rig, 1, B, topic_id, 0)
     assert (rig.partition("t").leader, rig.partition("t").directory(1)) == (NO_LEADER, A), "rule 3"

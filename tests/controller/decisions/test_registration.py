@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.broker.metadata.features import SUPPORTED_FEATURES
 from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.controller.broker_registry import BrokerState
 from barnabas.controller.decision import Decision
 from barnabas.controller.decisions.features import update_features
 from barnabas.controller.decisions.registration import (
@@ -101,6 +102,46 @@ def test_a_broker_after_a_controlled_shutdown_frees_its_address_at_once() -> Non
     rig.heartbeat(0, want_shut_down=True)
     assert rig.image.brokers[0].is_fenced
     register(rig, registration(4, **at(9000)))
+
+
+# -- ids
+
+
+def test_another_process_does_not_get_the_id_of_a_fenced_one_that_is_heard_of() -> None:
+    rig = Rig()
+    epoch = rig.register(0)
+    rig.heartbeat(0, want_fence=True)
+    refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION, lambda: rig.register(0, incarnation=1))
+    assert rig.register(0) == epoch, "the same process may register again"
+    assert rig.heartbeat(0, want_fence=True).state is BrokerState.FENCED
+    rig.clock.advance_ms(SESSION_MS + 1)
+    assert rig.register(0, incarnation=1) > epoch, "it is silent"
+
+
+def test_a_broker_that_ends_before_its_first_heartbeat_frees_its_id_at_once() -> None:
+    rig = Rig()
+    epoch = rig.register(0)
+    assert rig.register(0, incarnation=1) > epoch
+
+
+def test_a_broker_that_ends_in_order_frees_its_id_at_once() -> None:
+    rig = Rig()
+    for is_unfenced in (False, True):
+        rig.register(0, incarnation=1 + is_unfenced)
+        if is_unfenced:
+            rig.heartbeat(0)
+        assert rig.heartbeat(0, want_shut_down=True).state is BrokerState.SHUTDOWN_NOW
+    rig.register(0, incarnation=3)
+
+
+def test_a_new_controller_keeps_the_id_of_a_fenced_broker_once_it_hears_of_it() -> None:
+    rig = Rig()
+    rig.register(0)
+    rig.register(1)
+    again = rig.restart()
+    again.register(0, incarnation=1)
+    again.controller.heartbeat_arrived(1, again.image.brokers[1].epoch)
+    refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION, lambda: again.register(1, incarnation=1))
 
 
 # -- metadata that the controller does not have
@@ -326,7 +367,7 @@ def eligible() -> Rig:
     rig.join(0, 1, 2)
     rig.create("t", [[0, 1, 2]])
     for broker_id in (2, 1, 0):
-        rig.heartbeat(broker_id, want_fence=True)
+        rig.heartbeat(broker_id, want_fence=True, want_shut_down=True)
     return rig
 
 
