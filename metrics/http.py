@@ -36,7 +36,7 @@ from urllib.parse import parse_qsl
 
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.logs import LogLimit
-from barnabas.common.net import is_loopback
+from barnabas.common.net import is_loopback, listen
 from barnabas.common.pages.page import Page, Query, Request, ResourceRequest
 from barnabas.common.pages.page_access import CHANGE_KEY, TOKEN_KEY, credentials_of
 from barnabas.common.pages.page_addresses import page_addresses
@@ -160,8 +160,8 @@ class MetricsServer:
         """Listen; raise OSError if the address cannot be used."""
         if self.port == _OFF:
             return
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listener = socket.create_server((self._host, self.port), family=family, backlog=_BACKLOG)
+        listener = listen(self._host, self.port, _BACKLOG)
+        listener.setblocking(True)
         self._listener = listener
         self.port = listener.getsockname()[1]
         if not is_loopback(self._host):

@@ -199,7 +199,7 @@ def test_port_minus_one_is_off() -> None:
 
 
 def test_a_taken_port_is_an_error(server: MetricsServer) -> None:
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match="the port is taken by another process"):
         MetricsServer(Registry(), "127.0.0.1", server.port).start()
 
 
@@ -457,3 +457,21 @@ def test_without_credentials_a_wide_address_is_warned_of(caplog: pytest.LogCaptu
     assert warnings("127.0.0.1") == []
     (line,) = warnings("0.0.0.0", PageAuth(["Bearer x"], SystemClock()))
     assert "without TLS" in line
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "::"])
+def test_all_interfaces_are_those_of_ipv6_too(host: str) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    seen = []
+    server = MetricsServer(Registry(), host, 0)
+    server.respond = lambda request, _is_visitor: Page(seen.append(request.address) or b"here")  # type: ignore[method-assign,func-returns-value]
+    server.start()
+    try:
+        for address in ("127.0.0.1", "::1"):
+            with socket.create_connection((address, server.port), timeout=10) as sock:
+                sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert sock.makefile("rb").read().endswith(b"here")
+    finally:
+        server.stop()
+    assert seen == ["127.0.0.1", "::1"]

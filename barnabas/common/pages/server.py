@@ -30,6 +30,7 @@ from socketserver import BaseServer, TCPServer
 from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.common.clock import Clock
+from barnabas.common.net import plain_host
 from barnabas.common.pages.page import Page, Request
 from barnabas.common.threads import ServiceThread
 
@@ -97,7 +98,7 @@ class _Visit(BaseHTTPRequestHandler):
             headers.get_all("Accept-Encoding", []),
             self._body(),
             headers.get_all("Authorization", []),
-            str(self.client_address[0]),
+            plain_host(str(self.client_address[0])),
         )
         self._send(self.server.respond(request, lambda: self.server.is_visitor(self._visitor)))
 

@@ -122,7 +122,7 @@ OWN_ROWS: tuple[Key, ...] = (
         "Time between looks for certificates that changed on disk.",
         honoured=True),
     Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,
-        "Address that the /metrics page listens on.",
+        "Address that the /metrics page listens on. 0.0.0.0 means all interfaces, of IPv6 too.",
         honoured=True),
     Key("barnabas.metrics.hosts", LIST, (), LOW, None,
         "Further host names of the pages (/metrics, /live, /faults). Addresses, localhost, names without a dot and the "
