@@ -2,8 +2,8 @@
 
 Behaviour: removes every ACL that a filter selects, in one batch.
 
-Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST; POLICY_VIOLATION for more than 10,000 ACLs, 10,000
-filters, or 1,000 filters that leave a field open.
+Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST (among others, for more than 10,000 ACLs at once);
+POLICY_VIOLATION for more than 10,000 filters, or 1,000 filters that leave a field open.
 """
 
 from __future__ import annotations

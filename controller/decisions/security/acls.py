@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.common.ids import ZERO_UUID, random_uuid
-from barnabas.controller.decision import Decision, View, check_item_count
+from barnabas.controller.decision import MAX_RECORDS_PER_USER_OP, Decision, View, check_item_count
 from barnabas.protocol.errors import ApiError, ErrorCode, message_that_fits
 from barnabas.protocol.messages import k30_create_acls as create_wire
 from barnabas.protocol.messages import k31_delete_acls as delete_wire
@@ -127,7 +127,9 @@ def delete_acls(view: View, request: delete_wire.DeleteAclsRequest) -> Decision[
         matching = by_rule.get(chosen, []) if chosen.is_exact else [acl for acl in acls if chosen.matches(acl)]
         for acl in matching:
             removed[acl.id] = RemoveAccessControlEntryRecord(id=acl.id)
-        check_item_count(len(removed))
+        if len(removed) > MAX_RECORDS_PER_USER_OP:
+            text = f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single delete operation."
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
         results.append(
             delete_wire.DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for acl in matching])
         )

@@ -164,3 +164,14 @@ def test_a_request_is_bounded() -> None:
         with pytest.raises(ApiError) as caught:
             attempt()
         assert caught.value.code == ErrorCode.POLICY_VIOLATION
+
+
+def test_no_more_acls_are_removed_at_once_than_a_batch_holds() -> None:
+    rig = make_rig()
+    for count in (MAX_RECORDS_PER_USER_OP, 1):
+        create(rig, *[creation(resource_name=f"{count}-{number}") for number in range(count)])
+    with pytest.raises(
+        ApiError, match=r"^Cannot remove more than 10000 acls in a single delete operation\.$"
+    ) as caught:
+        delete(rig, chosen())
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
