@@ -247,7 +247,7 @@ class BrokerServer:
 
         sasl.answer_api_versions = versions
         sasl.scram = SecurityLookup(lambda: self._security.image, context.config, context.moved_clock)
-        sasl.secret = false_salt_secret(context.config, context.cluster_id)
+        sasl.false_salts = lambda: false_salt_secret(context.config, context.cluster_id, self._security.image)
 
     def _serve_hand(self, hand: ClockHand) -> None:
         """Let the clock be moved: give the hand all parts that wait by it."""

@@ -260,7 +260,9 @@ class ControllerServer:
             request, table, finalized_features(services), supported_features(services)
         )
         sasl.scram = SecurityLookup(lambda: self.controller.committed_image.security, config, self._moved_clock)
-        sasl.secret = false_salt_secret(config, self._directory.cluster_id)
+        sasl.false_salts = lambda: false_salt_secret(
+            config, self._directory.cluster_id, self.controller.committed_image.security
+        )
         self.handlers: HandlerPool = HandlerPool(
             config.num_io_threads,
             channel,

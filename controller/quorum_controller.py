@@ -53,6 +53,7 @@ from barnabas.controller.decisions.registration import (
     register_controller,
     unregister_broker,
 )
+from barnabas.controller.decisions.security.scram import missing_false_salts
 from barnabas.controller.decisions.security.tokens import expired_tokens
 from barnabas.controller.event_loop import Event, EventLoop, NotControllerError, Observer, Timer
 from barnabas.controller.image import Image
@@ -456,7 +457,9 @@ class QuorumController:
         """Append an empty log's features and this controller's registration; at least a record of this epoch."""
         if not self.image.features:
             self.append(self.prepare(self._bootstrap()))
-        records = self._own_registration()
+        security = self.image.security
+        secret = missing_false_salts(security) if security.credentials else []
+        records = [*secret, *self._own_registration()]
         if not records and not self._uncommitted and self._committed_epoch != self.epoch:
             records = [NoOpRecord()]
         if records:

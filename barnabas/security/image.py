@@ -7,6 +7,8 @@ Rules
 1. A `SecurityImage` never changes, so any thread may keep and read it without a lock.
 2. An editor copies only the maps that records touch. `changes` names everything that they touched.
 3. A record that removes an unknown thing changes nothing.
+4. The credential of `FALSE_SALTS` is no user's, so `credentials` lacks it and nobody can log in by it. Its keys are a
+   secret of the cluster, random and known to all nodes. The salts of users that do not exist are made from it.
 
 Threads: none; values. An editor is for one thread.
 
@@ -45,6 +47,9 @@ from barnabas.security.values import (
     TokenInformation,
 )
 
+#: The name under which the metadata log has the secret of false salts (rule 4).
+FALSE_SALTS: Final = ScramKey("__barnabas_false_salts", ScramMechanism.SCRAM_SHA_256)
+
 
 class Kind(Enum):
     """The four parts of the security metadata."""
@@ -73,11 +78,14 @@ class SecurityImage:
     credentials: Mapping[ScramKey, ScramCredential] = field(default_factory=dict)
     tokens: Mapping[str, TokenInformation] = field(default_factory=dict)  # by token id
     quotas: Mapping[QuotaEntity, Limits] = field(default_factory=dict)  # no entity without a limit
+    false_salts: ScramCredential | None = None  # rule 4
 
     def changes(self) -> Iterator[Change]:
         """Yield the name of everything in the image."""
         yield from (Change(Kind.ACLS, key) for key in self.acls)
         yield from (Change(Kind.CREDENTIALS, key) for key in self.credentials)
+        if self.false_salts is not None:
+            yield Change(Kind.CREDENTIALS, FALSE_SALTS)
         yield from (Change(Kind.TOKENS, key) for key in self.tokens)
         yield from (Change(Kind.QUOTAS, (entity, key)) for entity, limits in self.quotas.items() for key in limits)
 
@@ -100,12 +108,13 @@ class SecurityEditor:
         self._credentials = image.credentials
         self._tokens = image.tokens
         self._quotas = image.quotas
+        self._false_salts = image.false_salts
 
     def image(self) -> SecurityImage:
         """Return the image after all records: the first one, if they changed nothing."""
         if not self.changes:
             return self._image
-        return SecurityImage(self._acls, self._credentials, self._tokens, self._quotas)
+        return SecurityImage(self._acls, self._credentials, self._tokens, self._quotas, self._false_salts)
 
     def apply(self, record: object) -> bool:
         """Replay a record; false if it is not about security."""
@@ -135,13 +144,20 @@ class SecurityEditor:
 
     def _set_credential(self, record: UserScramCredentialRecord) -> None:
         key = ScramKey(record.name, ScramMechanism.of(record.mechanism))
-        self._own_credentials()[key] = ScramCredential(
+        credential = ScramCredential(
             bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
         )
+        if key == FALSE_SALTS:
+            self._false_salts = credential
+        else:
+            self._own_credentials()[key] = credential
         self.changes.add(Change(Kind.CREDENTIALS, key))
 
     def _remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
         key = ScramKey(record.name, ScramMechanism.of(record.mechanism))
+        if key == FALSE_SALTS and self._false_salts is not None:
+            self._false_salts = None
+            self.changes.add(Change(Kind.CREDENTIALS, key))
         if key in self._credentials:
             del self._own_credentials()[key]
             self.changes.add(Change(Kind.CREDENTIALS, key))
@@ -276,7 +292,7 @@ def _acl(image: SecurityImage, key: Any) -> MetadataRecord:
 
 
 def _credential(image: SecurityImage, key: Any) -> MetadataRecord:
-    credential = image.credentials.get(key)
+    credential = image.false_salts if key == FALSE_SALTS else image.credentials.get(key)
     if credential is None:
         return RemoveUserScramCredentialRecord(name=key.user, mechanism=key.mechanism)
     return credential_record(key, credential)

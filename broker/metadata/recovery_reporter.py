@@ -43,6 +43,7 @@ from barnabas.common.recovery_report import (
 from barnabas.config.secrets.sensitive import is_sensitive
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.metadata_records import UserScramCredentialRecord, decode_record, encode_record
+from barnabas.security.image import FALSE_SALTS
 
 if TYPE_CHECKING:
     from barnabas.broker.channels.producer_ids import ProducerIds
@@ -232,4 +233,5 @@ def _without_credentials(image: ReportedImage) -> ReportedImage:
             users.add(record.name)
         else:
             security.append(text)
+    users.discard(FALSE_SALTS.user)  # it is no user; the next active controller makes another secret
     return replace(image, security=security, withheld=sorted(users))

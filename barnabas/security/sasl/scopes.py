@@ -20,6 +20,7 @@ from barnabas.config.config import Config
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import LISTENER_GROUPS, LOGIN_KEYS
 from barnabas.config.table.keys import BROKER_KEYS
+from barnabas.security.image import SecurityImage
 from barnabas.security.sasl.jaas import JaasError, LoginModule, parse_jaas
 from barnabas.security.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 
@@ -113,12 +114,13 @@ def login_texts(texts: Mapping[str, str], listener: str) -> dict[str, str]:
     return {name: text for name, text in texts.items() if name.startswith(prefixes) or name in LOGIN_KEYS}
 
 
-def false_salt_secret(config: Config, cluster_id: str) -> bytes:
+def false_salt_secret(config: Config, cluster_id: str, image: SecurityImage) -> bytes:
     """Return the key of the salts of users that do not exist: the same on all nodes and after a restart.
 
-    Nobody outside knows `delegation.token.secret.key`. Without it, a client that knows the cluster's id, since it may
-    connect, can tell which salts are false.
+    Nobody outside knows `delegation.token.secret.key`. Without it, the secret is in the metadata log, once there is a
+    user whom false salts could hide.
     """
-    secret = config.delegation_token_secret_key
-    parts = ("false salts", cluster_id, "" if secret is None else secret.value)
-    return digests.digest("sha256", "\0".join(parts).encode())
+    key, logged = config.delegation_token_secret_key, image.false_salts
+    parts = ("false salts", cluster_id, "" if key is None else key.value)
+    secret = logged.stored_key if key is None and logged is not None else b""
+    return digests.digest("sha256", "\0".join(parts).encode() + secret)

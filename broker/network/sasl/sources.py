@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class SaslSources:
-    """See the module. `scram` are its credentials, `secret` the key of false salts."""
+    """See the module. `scram` are its credentials, `false_salts` returns the key of false salts."""
 
     def __init__(self) -> None:
         # Fixed before the sockets are opened.
         self.scram: ScramLookup | None = None
-        self.secret = b""
+        self.false_salts: Callable[[], bytes] = bytes
         self.answer_api_versions: Callable[[Request], Reply] | None = None
 
     def listener(self, config: Config, name: str, clock: Clock) -> ListenerSasl:
@@ -36,7 +36,7 @@ class SaslSources:
 
     def settings(self, config: Config, name: str, clock: Clock) -> ServerSettings:
         """Return the settings of a listener; raises ConfigError."""
-        return server_settings(config, name, Credentials(self, lambda: self.secret), clock)
+        return server_settings(config, name, Credentials(self, lambda: self.false_salts()), clock)
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """See ScramLookup."""

@@ -18,7 +18,7 @@ from barnabas.protocol.metadata_records import (
     decode_record,
     encode_record,
 )
-from barnabas.security.image import Change, Kind, SecurityEditor, SecurityImage, security_records
+from barnabas.security.image import FALSE_SALTS, Change, Kind, SecurityEditor, SecurityImage, security_records
 from barnabas.security.values import (
     AclOperation,
     PermissionType,
@@ -125,3 +125,21 @@ def test_an_entity_keeps_its_other_limits() -> None:
 def test_other_records_are_left_to_others() -> None:
     assert not SecurityEditor(FULL).apply(NoOpRecord())
     assert security_records([NoOpRecord(), ACL]) == [ACL]
+
+
+def test_the_secret_of_false_salts_is_no_credential() -> None:
+    name, mechanism = FALSE_SALTS
+    secret = UserScramCredentialRecord(
+        name=name, mechanism=mechanism, salt=b"s", stored_key=b"key", server_key=b"k", iterations=4096
+    )
+    image, changes = edited(FULL, secret)
+    assert image.false_salts is not None
+    assert image.false_salts.stored_key == b"key"
+    assert image.credentials is FULL.credentials
+    assert [image.record(change) for change in changes] == [secret]
+    assert edited(SecurityImage(), *image.records())[0] == image
+    removal = RemoveUserScramCredentialRecord(name=name, mechanism=mechanism)
+    gone, changes = edited(image, removal)
+    assert gone == FULL
+    assert [gone.record(change) for change in changes] == [removal]
+    assert edited(gone, removal) == (gone, set())

@@ -9,6 +9,7 @@ import pytest
 from barnabas.common.clock import FakeClock
 from barnabas.config.config import Config
 from barnabas.config.errors import ConfigError
+from barnabas.security.image import SecurityImage
 from barnabas.security.sasl.client_settings import client_login
 from barnabas.security.sasl.mechanism import InvalidCredentialsError
 from barnabas.security.sasl.oauthbearer.server import OAuthBearerServer
@@ -16,6 +17,7 @@ from barnabas.security.sasl.plain import PlainServer
 from barnabas.security.sasl.scopes import Scope, false_salt_secret
 from barnabas.security.sasl.scram.server import ScramServer
 from barnabas.security.sasl.server_settings import Credentials, ServerSettings, server_settings
+from barnabas.security.values import ScramCredential
 from tests.barnabas.security.sasl.test_scram import Users
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="n" password="s" user_alice="t";'
@@ -291,8 +293,16 @@ def test_a_callback_may_go_with_any_login_module(mechanism: str) -> None:
 def test_false_salts_are_those_of_a_cluster() -> None:
     plain = Config.from_properties({"node.id": "1"})
     keyed = Config.from_properties({"node.id": "1", "delegation.token.secret.key": "k"})
-    secrets = {false_salt_secret(config, cluster) for config in (plain, keyed, plain) for cluster in ("a", "b")}
-    assert len(secrets) == 4
+    logged = SecurityImage(false_salts=ScramCredential(b"", b"secret", b"", 4096))
+    secrets = {
+        (config is keyed, cluster, image is logged): false_salt_secret(config, cluster, image)
+        for config in (plain, keyed)
+        for cluster in ("a", "b")
+        for image in (SecurityImage(), logged)
+    }
+    assert len(set(secrets.values())) == 6
+    for cluster in ("a", "b"):
+        assert secrets[True, cluster, False] == secrets[True, cluster, True], "the key alone decides, if there is one"
 
 
 def test_a_user_of_scram_without_a_credential_fails() -> None:

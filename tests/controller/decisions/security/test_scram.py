@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller.decision import Decision
 from barnabas.controller.decisions.security.scram import alter_scram_credentials
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k51_alter_user_scram_credentials as wire
+from barnabas.protocol.metadata_records import UserScramCredentialRecord
+from barnabas.security.image import FALSE_SALTS
 from barnabas.security.sasl.scram.formulas import credential_of
 from barnabas.security.values import ScramKey, ScramMechanism
 from tests.controller.rig import Rig
@@ -53,6 +56,7 @@ def test_a_credential_is_set_changed_and_removed() -> None:
         (upsertion(mechanism=3), ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
         (upsertion(iterations=4095), ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
         (upsertion(iterations=16385), ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"),
+        (upsertion(FALSE_SALTS.user), ErrorCode.UNACCEPTABLE_CREDENTIAL, "This username is reserved"),
         (upsertion(salted_password=b""), ErrorCode.UNKNOWN_SERVER_ERROR, "Empty key"),
         (deletion(), ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
         (deletion(mechanism=0), ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
@@ -85,3 +89,35 @@ def test_a_request_is_bounded() -> None:
     with pytest.raises(ApiError) as caught:
         alter(Rig(), *[upsertion()] * 10_001)
     assert caught.value.code == ErrorCode.POLICY_VIOLATION
+
+
+def test_the_first_user_brings_the_secret_of_false_salts() -> None:
+    rig = Rig()
+    alter(rig, deletion())
+    assert rig.image.security.false_salts is None
+    alter(rig, upsertion())
+    secret = rig.image.security.false_salts
+    assert secret is not None
+    assert len({secret.salt, secret.stored_key, secret.server_key, b""}) == 4
+    alter(rig, upsertion("bob"))
+    rig = rig.restart()
+    assert rig.image.security.false_salts == secret
+    assert {key.user for key in rig.image.security.credentials} == {"alice", "bob"}
+    text = "Attempt to delete a user credential that does not exist"
+    assert alter(rig, deletion(FALSE_SALTS.user)) == {FALSE_SALTS.user: (ErrorCode.RESOURCE_NOT_FOUND, text)}
+    other = Rig()
+    alter(other, upsertion())
+    assert other.image.security.false_salts != secret
+
+
+def test_a_log_with_users_that_lacks_the_secret_gets_it_at_the_start() -> None:
+    rig = Rig()
+    user = UserScramCredentialRecord(
+        name="alice", mechanism=1, salt=b"s", stored_key=b"a", server_key=b"b", iterations=4096
+    )
+    rig.decide(lambda _view: Decision([user], None))
+    assert rig.image.security.false_salts is None
+    rig = rig.restart()
+    secret = rig.image.security.false_salts
+    assert secret is not None
+    assert rig.restart().image.security.false_salts == secret
