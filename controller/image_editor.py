@@ -3,19 +3,28 @@
 The editor copies only the maps that the records touch (copy on first write). The image that it starts from never
 changes.
 
+A config that this release does not have is skipped: a log of an older Apache Kafka may have set it. It would make each
+later change of its topic or group invalid.
+
 Threads: the event thread, or main during a replay.
 
-Source: MetadataDelta, TopicsDelta, ClusterDelta (Kafka 4.3).
+Source: MetadataDelta, TopicsDelta, ClusterDelta, DefaultSupportedConfigChecker (Kafka 4.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from barnabas.config.resources.client_metrics import CLIENT_METRICS_KEYS
+from barnabas.config.table.keys import GROUP_KEYS, TOPIC_KEYS
 from barnabas.controller.forwarded.answers import Answered, Answers
 from barnabas.controller.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     Broker,
     ConfigKey,
@@ -45,8 +54,14 @@ from barnabas.protocol.metadata_records import (
 )
 from barnabas.security.image import Change, SecurityEditor
 
+log = logging.getLogger("barnabas.controller")
+
 T = TypeVar("T")
 
+#: The names of the configs that there are, by resource type; brokers may have any.
+_CONFIGS: Final[Mapping[int, Container[str]]] = {
+    TOPIC_RESOURCE: TOPIC_KEYS, CLIENT_METRICS_RESOURCE: CLIENT_METRICS_KEYS, GROUP_RESOURCE: GROUP_KEYS,
+}  # fmt: skip
 _SET: Final = 1  # `fenced` and `in_controlled_shutdown` of a BrokerRegistrationChangeRecord: -1 clears, 0 keeps
 
 
@@ -272,6 +287,12 @@ class ImageEditor:
     # -- the rest
 
     def _set_config(self, record: ConfigRecord) -> None:
+        if record.resource_type != BROKER_RESOURCE and record.name not in _CONFIGS.get(record.resource_type, ()):
+            log.info(
+                "The metadata log sets %s of %s (resource type %d), which this release does not have: it is skipped",
+                record.name, record.resource_name, record.resource_type,
+            )  # fmt: skip
+            return
         self.delta.configs.add((record.resource_type, record.resource_name, record.name))
         configs = self._own_configs()
         resource = ConfigKey(record.resource_type, record.resource_name)

@@ -70,3 +70,17 @@ def test_in_development_mode_a_decision_that_breaks_an_invariant_writes_nothing(
         rig.decide(lambda _: Decision(broken, None))
     assert failed.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert rig.image.offset == offset
+
+
+def test_configs_that_this_release_does_not_have_are_skipped() -> None:
+    editor = ImageEditor(after(TopicRecord(name="a", topic_id=ID)))
+    resources = [(2, "a"), (4, ""), (4, "0"), (16, "s"), (32, "g"), (8, "0")]
+    for resource_type, name in resources:
+        for value in ("true", None, "true"):
+            record = ConfigRecord(
+                resource_type=resource_type, resource_name=name, name="message.downconversion.enable", value=value
+            )
+            editor.apply(record, 1)
+    brokers = [(4, ""), (4, "0")]
+    assert sorted((resource, name) for resource, name, _ in editor.delta.configs) == brokers
+    assert sorted(tuple(key) for key in editor.image().configs) == brokers
