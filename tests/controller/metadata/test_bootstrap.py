@@ -17,7 +17,7 @@ from barnabas.protocol.messages import k57_update_features as update_wire
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.metadata_records import FeatureLevelRecord, TopicRecord, UserScramCredentialRecord, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from barnabas.security.image import acl_record, quota_record, token_record
+from barnabas.security.image import FALSE_SALTS, acl_record, credential_record, quota_record, token_record
 from barnabas.security.values import (
     AclBinding,
     AclOperation,
@@ -97,8 +97,10 @@ def test_an_older_cluster_starts_and_can_be_upgraded() -> None:
 
 def test_credentials_are_kept_through_restarts_and_snapshots() -> None:
     rig = Rig(bootstrap(level(30), scram("alice"), level(1, "group.version")))
+    secret = rig.image.security.false_salts
+    assert secret is not None
     for _ in range(2):
-        assert list(rig.image.security.records()) == [scram("alice")]
+        assert list(rig.image.security.records()) == [scram("alice"), credential_record(FALSE_SALTS, secret)]
         snapshot(rig)
         rig = rig.restart()
     assert rig.image.features == {"metadata.version": 30, "group.version": 1}
