@@ -27,7 +27,7 @@ from barnabas.broker.fetch_sessions.sessions import FetchSessions
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.broker.metadata.metadata_cache import BrokerInfo, Endpoint, MetadataCache
-from barnabas.broker.metadata.recovery_reporter import COPY_MS, RecoveryReporter
+from barnabas.broker.metadata.recovery_reporter import COPY_MS, RecoveryReporter, tls_set_before
 from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.network.affinity import REVIEW_INTERVAL_MS, RequestAffinity
 from barnabas.broker.quotas.updates import QuotaUpdates
@@ -104,7 +104,8 @@ class BrokerServer:
         self.log_manager = LogManager(config, config.log_dirs, self._moved_clock, self._scheduler, fs)
         known_cluster_id = self.log_manager.open_directories(self.broker_id)
         try:
-            self.network = Network(config, registry, clock, None if shared is None else shared.expiry)
+            set_before = partial(tls_set_before, fs, self.log_manager, known_cluster_id, self.broker_id)
+            self.network = Network(config, registry, clock, None if shared is None else shared.expiry, set_before)
             try:
                 context = self._make_context(clock, fs, registry, on_fatal, known_cluster_id)
                 self._build(context)

@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.metadata.push_state import PushState
+from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.broker.storage.directories.names import METADATA_COPY_FILE
 from barnabas.common.recovery_report import (
     NOTHING,
@@ -40,6 +41,7 @@ from barnabas.common.recovery_report import (
     decode_report,
     encode_report,
 )
+from barnabas.config.listeners import SSL_STORE_KEYS, base_name
 from barnabas.config.secrets.sensitive import is_sensitive
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.metadata_records import UserScramCredentialRecord, decode_record, encode_record
@@ -95,7 +97,8 @@ class RecoveryReporter:
         self._written_snapshot: MetadataSnapshot | None = None  # guarded by: _lock; the source of the last copy
         self._written_security: SecurityImage | None = None  # guarded by: _lock; likewise
         self._written_rest: tuple[int, int, int] | None = None  # guarded by: _lock; the rest of that source
-        copy, self._copied = self._read_copies()  # guarded by: _lock; the file of the copy below, until it is outdated
+        # _copied is guarded by: _lock; the file of the copy below, until it is outdated
+        copy, self._copied = newest_copy(fs, log_manager, cluster_id)
         image = None if copy is None else copy.image
         # guarded by: _lock; the newest copy of an earlier process. Why without its image: that is large, seldom needed.
         self._copy = None if copy is None else replace(copy, image=None)
@@ -202,19 +205,39 @@ class RecoveryReporter:
             return state
         return state._replace(leads_epoch=role.leader_epoch, partition_epoch=role.partition_epoch, isr=sorted(role.isr))
 
-    def _read_copies(self) -> tuple[Report | None, bytes | None]:
-        """Return the newest copy of this cluster and its file, if there is any; a damaged one is skipped."""
-        found: list[tuple[Report, bytes]] = []
-        for directory in self._log_manager.online_directories():
-            path = f"{directory.path}/{METADATA_COPY_FILE}"
-            try:
-                if self._fs.exists(path):
-                    data = self._fs.read_bytes(path)
-                    found.append((decode_report(data), data))
-            except (OSError, ReportError) as error:
-                log.warning("%s cannot be used: %s", path, error)
-        ours = [copy for copy in found if copy[0].cluster_id == self._cluster_id and copy[0].image is not None]
-        return max(ours, key=lambda copy: copy[0].metadata_offset, default=(None, None))
+
+def newest_copy(fs: FileSystem, log_manager: LogManager, cluster_id: str) -> tuple[Report | None, bytes | None]:
+    """Return the newest copy of this cluster and its file, if there is any; a damaged one is skipped."""
+    found: list[tuple[Report, bytes]] = []
+    for directory in log_manager.online_directories():
+        path = f"{directory.path}/{METADATA_COPY_FILE}"
+        try:
+            if fs.exists(path):
+                data = fs.read_bytes(path)
+                found.append((decode_report(data), data))
+        except (OSError, ReportError) as error:
+            log.warning("%s cannot be used: %s", path, error)
+    ours = [copy for copy in found if copy[0].cluster_id == cluster_id and copy[0].image is not None]
+    return max(ours, key=lambda copy: copy[0].metadata_offset, default=(None, None))
+
+
+def tls_set_before(fs: FileSystem, log_manager: LogManager, cluster_id: str | None, broker_id: int) -> dict[str, str]:
+    """Return what of TLS was set at run time, as the metadata copy has it: all but passwords and keys.
+
+    A broker's own value goes before that of all brokers.
+    """
+    copy = None if cluster_id is None else newest_copy(fs, log_manager, cluster_id)[0]
+    if copy is None or copy.image is None:
+        return {}
+    return {
+        config.name: config.value
+        for owner in ("", str(broker_id))
+        for config in copy.image.configs
+        if config.resource_type == ResourceType.BROKER
+        and config.resource_name == owner
+        and config.value is not None
+        and base_name(config.name) in SSL_STORE_KEYS
+    }
 
 
 def _without_credentials(image: ReportedImage) -> ReportedImage:

@@ -8,6 +8,7 @@ Threads: main builds and stops it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.table import TABLE
@@ -35,14 +36,24 @@ CONTROL_PLANE_REQUESTS_MAX: Final = 20  # as in Kafka
 class Network:
     """See the module."""
 
-    def __init__(self, config: Config, registry: Registry, clock: Clock, expiry: ExpiryLog | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        clock: Clock,
+        expiry: ExpiryLog | None = None,
+        tls_set_before: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """`tls_set_before` returns what of TLS was set at run time, as far as an earlier process knew it."""
         self._config = config  # fixed before start
         self.channel = RequestChannel(config.queued_max_requests, CONTROL_PLANE_REQUESTS_MAX)
         self.request_log = RequestLog(
             RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE, clock=clock
         )
         self.client_quotas = ClientQuotas.of(config, clock, QuotaPlugin.of(config, clock))
-        self.tls = TlsEndpoints(config.originals, clock.wall_ms, awaits_settings=True, expiry=expiry)
+        self.tls = TlsEndpoints(
+            config.originals, clock.wall_ms, awaits_settings=True, expiry=expiry, set_before=tls_set_before
+        )
         self.sasl = SaslSources()
         self.sockets = SocketServer(
             config.listeners_parsed,

@@ -6,7 +6,9 @@ Rules
    Both obey the rules of loaded.py. What cannot be used is logged once, and the old certificates stay. The files of
    refused settings are watched, too: they may be mended.
    What was set at run time is applied again after a restart, before the first client (`settle`). The rules of loaded.py
-   do not hold then: they compare with what was in use, and the file may be several changes behind.
+   do not hold then: they compare with what was in use, and the file may be several changes behind. If what the file
+   says can no longer be loaded, such as a keystore that another one replaced, the process starts with what it knows to
+   have been set (`set_before`).
 3. The days until a certificate expires are logged once a day from WARN_DAYS on (ExpiryLog).
 
 Threads: `reconfigure` and `review` take `_lock`; the rest reads attributes that are replaced whole.
@@ -86,13 +88,16 @@ class TlsEndpoints:
         *,
         awaits_settings: bool = False,
         expiry: ExpiryLog | None = None,
+        set_before: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Take the settings of the file; with `awaits_settings` those set at run time are still to come.
 
-        `expiry` is the process's, if it has several roles.
+        `expiry` is the process's, if it has several roles. `set_before` returns what was set at run time, as far as an
+        earlier process of this node knew it.
         """
         self._wall_ms = wall_ms  # fixed before start
         self._expiry = ExpiryLog() if expiry is None else expiry  # fixed before start
+        self._set_before = set_before  # fixed before start
         self._lock = threading.Lock()  # before that of _expiry
         self._originals = dict(originals)  # replaced whole under _lock
         self._by_name: dict[str, TlsEndpoint] = {}  # replaced whole under _lock
@@ -148,10 +153,7 @@ class TlsEndpoints:
             if endpoint is None or (is_server and not endpoint.is_server):
                 is_sasl = protocol == "SASL_SSL"
                 try:
-                    settings = settings_of(self._originals, name, is_sasl=is_sasl)
-                    loaded = load(
-                        settings, is_server=is_server, is_between_nodes=is_between_nodes, now_ms=self._wall_ms()
-                    )
+                    loaded = self._first(name, is_sasl=is_sasl, is_server=is_server, is_between_nodes=is_between_nodes)
                     found = TlsEndpoint(
                         name, loaded, is_sasl=is_sasl, is_server=is_server, is_between_nodes=is_between_nodes
                     )
@@ -159,11 +161,31 @@ class TlsEndpoints:
                     raise ConfigError(f"listener {name}: {error}") from error
                 if endpoint is None:
                     endpoint = found
-                endpoint.loaded, endpoint.wanted = loaded, settings
+                endpoint.loaded, endpoint.wanted = loaded, loaded.settings
                 endpoint.is_server, endpoint.is_between_nodes = is_server, is_between_nodes
                 self._by_name = {**self._by_name, name: endpoint}
                 self._warn(endpoint)
             return endpoint
+
+    def _first(self, name: str, *, is_sasl: bool, is_server: bool, is_between_nodes: bool) -> Loaded:
+        """Load what the file says, or else what was set at run time (rule 2); raises the ConfigError of the file."""
+
+        def loaded(originals: Mapping[str, str]) -> Loaded:
+            settings = settings_of(originals, name, is_sasl=is_sasl)
+            return load(settings, is_server=is_server, is_between_nodes=is_between_nodes, now_ms=self._wall_ms())
+
+        try:
+            return loaded(self._originals)
+        except ConfigError as error:
+            known = {} if self._is_settled else self._set_before()
+            if not known:
+                raise
+            try:
+                found = loaded({**self._originals, **known})
+            except ConfigError:
+                raise error from None
+            log.warning("listener %s: %s; it starts with what was set at run time", name, error)
+            return found
 
     def _settings(self, endpoint: TlsEndpoint, originals: Mapping[str, str]) -> TlsSettings:
         """Return the settings of an endpoint's listener; raises ConfigError."""

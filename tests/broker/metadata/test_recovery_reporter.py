@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
+from barnabas.broker.metadata.recovery_reporter import RecoveryReporter, tls_set_before
 from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.storage.directories.names import METADATA_COPY_FILE
 from barnabas.common.recovery_report import NOTHING, Report, encode_report
 from barnabas.controller.metadata.recovery import RecoveryError, _security_records
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.metadata_records import MetadataRecord, UserScramCredentialRecord, decode_record, encode_record
+from barnabas.protocol.metadata_records import (
+    ConfigRecord,
+    MetadataRecord,
+    UserScramCredentialRecord,
+    decode_record,
+    encode_record,
+)
 from barnabas.protocol.push_tags import FULL
 from barnabas.security.image import quota_record
 from barnabas.security.values import QuotaEntity
@@ -130,3 +136,30 @@ def test_there_is_no_report_while_a_log_directory_is_offline() -> None:
     with pytest.raises(ApiError) as refusal:
         reporter.report()
     assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_the_copy_tells_what_of_tls_was_set_at_run_time() -> None:
+    rig = BrokerRig()
+    rig.answer(rig.update_metadata({}, type_=FULL), 8)
+    own, other, location = str(BROKER_ID), str(BROKER_ID + 1), "listener.name.out.ssl.keystore.location"
+    found = [
+        (4, "", location, "/all.pem"),
+        (4, own, location, "/own.pem"),
+        (4, other, location, "/other.pem"),
+        (4, "", "ssl.truststore.location", "/trust.pem"),
+        (4, own, "ssl.keystore.password", "secret"),
+        (4, own, "num.io.threads", "3"),
+        (2, own, "ssl.keystore.type", "PEM"),
+    ]
+    records = [
+        ConfigRecord(resource_type=type_, resource_name=name, name=key, value=text) for type_, name, key, text in found
+    ]
+    rig.dynamic_config.apply_records(records, is_full=True)
+
+    def known(cluster_id: str | None) -> dict[str, str]:
+        return tls_set_before(rig.fs, rig.log_manager, cluster_id, BROKER_ID)
+
+    assert known(CLUSTER_ID) == {}
+    reporter_of(rig).write_copy()
+    assert known(CLUSTER_ID) == {location: "/own.pem", "ssl.truststore.location": "/trust.pem"}
+    assert known("another") == known(None) == {}

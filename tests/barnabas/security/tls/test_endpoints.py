@@ -150,6 +150,31 @@ def test_what_was_set_before_a_restart_is_not_compared_with_the_file(path: Path,
     assert endpoint.loaded.subject() == "O=Barnabas,CN=later", "from here on the rules hold"
 
 
+def test_a_file_that_is_gone_is_not_needed_if_another_was_set_at_run_time(
+    path: Path, tmp_path: Path, wall: Wall, caplog: pytest.LogCaptureFixture
+) -> None:
+    later = AUTHORITY.issue("later", to_days=50).write_pem(tmp_path / "later.pem")
+
+    def made(**set_before: str) -> TlsEndpoints:
+        return TlsEndpoints(originals(path), wall, awaits_settings=True, set_before=lambda: set_before)
+
+    known = {"ssl.keystore.location": str(later)}
+    assert made(**known).listener("SSL", "SSL").loaded.subject() == "O=Barnabas,CN=one", (
+        "what the file says can be used"
+    )
+    path.unlink()
+    endpoints = made(**known)
+    endpoint = endpoints.listener("SSL", "SSL")
+    assert endpoint.loaded.subject() == "O=Barnabas,CN=later"
+    assert "it starts with what was set at run time" in caplog.text
+    endpoints.reconfigure(originals(later))
+    endpoints.settle()
+    assert endpoint.loaded.subject() == "O=Barnabas,CN=later"
+    for unusable in ({}, {"ssl.keystore.location": str(tmp_path / "nothing.pem")}):
+        with pytest.raises(ConfigError, match=f"^listener SSL: .*cannot read {path}"):
+            made(**unusable).listener("SSL", "SSL")
+
+
 def test_what_nobody_foresaw_changes_nothing(
     path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
