@@ -5,6 +5,7 @@ Source: Kafka 4.3, KafkaConfig.validateValues; messages as Kafka words them.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ ALL_DIRECTORIES: Final = "*"
 
 _PAGE_TLS: Final = "barnabas.pages.ssl."
 _MIB: Final = 1 << 20
+_HOST_CHARACTERS: Final = frozenset(f"{string.ascii_letters}{string.digits}-%._:")  # of Kafka's Utils.validHostPattern
 _CODEC_MAX: Final = 4  # zstd
 
 
@@ -212,6 +214,10 @@ def _check_network(state: Mapping[str, Any]) -> None:
         _require(
             bool(separator and host) and count.strip().isdecimal(),
             f"Invalid value {item} for configuration max.connections.per.ip.overrides: expected host:count",
+        )
+        _require(
+            _HOST_CHARACTERS.issuperset(host),
+            f"max.connections.per.ip.overrides contains invalid addresses : {host}",
         )
     _require(
         state["max_connections_per_ip"] > 0 or bool(overrides),

@@ -169,6 +169,7 @@ def test_keys_in_other_units() -> None:
         ({"queued.max.request.bytes": "1"}, "queued.max.request.bytes must be larger or equal"),
         ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
         ({"max.connections.per.ip.overrides": "host"}, "expected host:count"),
+        ({"max.connections.per.ip.overrides": "a:1,host#:2"}, "contains invalid addresses : host#"),
         ({"remote.log.storage.system.enable": "true"}, "tiered storage is not supported"),
         ({"offsets.topic.compression.codec": "5"}, "Unknown compression type id: 5"),
         ({"log.dirs": ""}, "must not be empty"),
