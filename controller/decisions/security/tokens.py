@@ -130,7 +130,7 @@ def renew_token(
 ) -> Decision[renew_wire.RenewDelegationTokenResponse]:
     """Let a token live longer, but not longer than its maximum."""
     token = _find(view, request.hmac)
-    error = _disabled(view) or _refusal(token, caller, needs_life=True)
+    error = _disabled(view) or _end_of(token, caller) or _refusal(token, caller)
     if token is None or error:
         return Decision([], renew_wire.RenewDelegationTokenResponse(error_code=error))
     period_ms = int(view.config.delegation_token_expiry_time_ms)
@@ -147,7 +147,7 @@ def expire_token(
     """Let a token end at a time; a negative period removes it at once, even if its time is up already."""
     token = _find(view, request.hmac)
     is_now = request.expiry_time_period_ms < 0
-    error = _disabled(view) or _refusal(token, caller, needs_life=not is_now)
+    error = _disabled(view) or _refusal(token, caller) or (ErrorCode.NONE if is_now else _end_of(token, caller))
     if token is None or error:
         return Decision([], expire_wire.ExpireDelegationTokenResponse(error_code=error))
     record: MetadataRecord
@@ -180,16 +180,18 @@ def _disabled(view: View) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _refusal(token: TokenInformation | None, caller: Caller, *, needs_life: bool) -> ErrorCode:
+def _refusal(token: TokenInformation | None, caller: Caller) -> ErrorCode:
     """Return why the caller may not change a token, NONE if it may."""
     if token is None:
         return ErrorCode.DELEGATION_TOKEN_NOT_FOUND
     may_renew = token.can_be_renewed_by(caller.principal)
-    if not needs_life and not may_renew:
-        return ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-    if needs_life and token.is_expired(caller.now_ms):
-        return ErrorCode.DELEGATION_TOKEN_EXPIRED
     return ErrorCode.NONE if may_renew else ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
+def _end_of(token: TokenInformation | None, caller: Caller) -> ErrorCode:
+    """Return DELEGATION_TOKEN_EXPIRED for a token whose time is up, else NONE."""
+    is_over = token is not None and token.is_expired(caller.now_ms)
+    return ErrorCode.DELEGATION_TOKEN_EXPIRED if is_over else ErrorCode.NONE
 
 
 def _find(view: View, wanted: bytes) -> TokenInformation | None:

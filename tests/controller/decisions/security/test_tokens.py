@@ -122,6 +122,15 @@ def test_a_token_ends_at_once_or_later() -> None:
     assert expire(rig, hmac).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
+def test_an_expired_token_of_another_owner() -> None:
+    rig = make_rig()
+    hmac = create(rig, max_lifetime_ms=1000).hmac
+    rig.clock.advance_ms(1001)
+    assert renew(rig, hmac, BOB).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
+    for period_ms in (-1, 0, 1000):
+        assert expire(rig, hmac, BOB, period_ms).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
 def test_without_a_secret_there_are_no_tokens() -> None:
     rig = Rig()
     for response in (create(rig), renew(rig, b""), expire(rig, b"")):
