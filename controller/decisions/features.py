@@ -1,7 +1,8 @@
 """UpdateFeatures: changes the finalized feature levels of the cluster (KIP-584), all of a request or none.
 
-Every registered broker and every registered controller must support the new level. A lower level needs an explicit
-downgrade. kraft.version is no record of the metadata: the quorum's log has it (KIP-853).
+Every registered broker and every registered controller must support the new level, and every static voter must be
+registered, since it may be of an older release. A lower level needs an explicit downgrade. kraft.version is no record
+of the metadata: the quorum's log has it (KIP-853).
 eligible.leader.replicas.version needs the same min.insync.replicas on all brokers (configs.py, rule 5): its upgrade
 writes that too.
 
@@ -129,6 +130,10 @@ def _reason_not_supported(view: View, feature: str, level: int, *, is_kraft: boo
             if high == 0:
                 return f"{node} does not support this feature."
             return f"{node} only supports versions {low if low == high else f'{low}-{high}'}"
+    known = {int(view.config.node_id), *view.image.controllers}
+    for voter in view.config.controller_voters() if view.image.can_register_controllers else ():
+        if voter not in known:
+            return f"controller {voter} has not registered, and may not support this feature"
     return None
 
 

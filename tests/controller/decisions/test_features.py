@@ -11,7 +11,12 @@ from barnabas.controller.decisions.features import SAFE_DOWNGRADE, UNSAFE_DOWNGR
 from barnabas.controller.image import BROKER_RESOURCE
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k57_update_features as wire
-from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord
+from barnabas.protocol.metadata_records import (
+    ConfigRecord,
+    ControllerFeature,
+    FeatureLevelRecord,
+    RegisterControllerRecord,
+)
 from tests.controller.rig import Rig
 
 TRANSACTIONS = "transaction.version"
@@ -41,6 +46,20 @@ def test_levels_rise_and_an_explicit_downgrade_lowers_them(rig: Rig) -> None:
     response = update(rig, (TRANSACTIONS, 2, UPGRADE))
     assert [(r.feature, r.error_code) for r in response.results] == [(TRANSACTIONS, 0)]
     assert rig.image.features[TRANSACTIONS] == 2
+
+
+def test_a_static_voter_that_has_not_registered_may_be_of_an_older_release() -> None:
+    rig = Rig(controller_quorum_voters="100@a:1,101@b:1", controller_quorum_bootstrap_servers="")
+    message = update(rig, (TRANSACTIONS, 0, SAFE_DOWNGRADE)).error_message or ""
+    assert message.endswith("controller 101 has not registered, and may not support this feature")
+    registered = RegisterControllerRecord(
+        controller_id=101,
+        incarnation_id=b"i" * 16,
+        end_points=[],
+        features=[ControllerFeature(name=TRANSACTIONS, min_supported_version=0, max_supported_version=2)],
+    )
+    rig.decide(lambda _view: Decision([registered], None))
+    assert not update(rig, (TRANSACTIONS, 0, SAFE_DOWNGRADE)).error_code
 
 
 @pytest.mark.parametrize(
