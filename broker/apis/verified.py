@@ -72,7 +72,10 @@ def draw_guards(
     batches: Mapping[TopicPartition, tuple[Producer, int]],
     operation: Operation,
 ) -> dict[TopicPartition, VerificationGuard]:
-    """Create a guard for each partition in which a batch would start a transaction; skip unwritable partitions."""
+    """Create a guard for each partition in which a batch would start a transaction.
+
+    A partition that is not led here, or knows a later epoch of the producer, is skipped: the append refuses the batch.
+    """
     guards: dict[TopicPartition, VerificationGuard] = {}
     if not operation.adds and not services.config.transaction_partition_verification_enable:
         return guards

@@ -368,7 +368,10 @@ class Log:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool
     ) -> VerificationGuard | None:
-        """Return a guard for the first batch of a transaction; None if the transaction is open already (KIP-890)."""
+        """Return a guard for the first batch of a transaction; None if the transaction is open already (KIP-890).
+
+        Raises ApiError(INVALID_PRODUCER_EPOCH).
+        """
         with self._state.lock:
             state = self._state.producer_state
             if state.is_ongoing(producer_id, epoch):

@@ -140,7 +140,11 @@ class ProducerStateManager:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool
     ) -> VerificationGuard:
-        """Return the guard of a transaction that is about to begin here: the same until it has begun or ended."""
+        """Return the guard of a transaction that is about to begin here: the same until it has begun or ended.
+
+        Raises ApiError(INVALID_PRODUCER_EPOCH).
+        """
+        self._require_epoch(producer_id, epoch)
         verification = self._verifications.get(producer_id)
         if verification is None:
             verification = Verification(epoch, sequence, supports_epoch_bump, self._clock.wall_ms())
@@ -152,12 +156,26 @@ class ProducerStateManager:
         return verification.guard
 
     def require_transaction(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Raise INVALID_TXN_STATE unless the batch continues an open transaction or was verified to begin one."""
-        if not self.verifies or self.is_ongoing(header.producer_id, header.producer_epoch):
+        """Raise INVALID_TXN_STATE unless the batch continues an open transaction or was verified to begin one.
+
+        Raises INVALID_PRODUCER_EPOCH for a batch of an old epoch: its producer can recover from that error.
+        """
+        if self.is_ongoing(header.producer_id, header.producer_epoch):
+            return
+        self._require_epoch(header.producer_id, header.producer_epoch)
+        if not self.verifies:
             return
         verification = self._verifications.get(header.producer_id)
         if guard is None or verification is None or verification.guard is not guard:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+    def _require_epoch(self, producer_id: int, epoch: int) -> None:
+        entry = self._producers.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {entry.epoch}",
+            )
 
     # Appending
 

@@ -102,6 +102,14 @@ def test_the_marker_of_the_previous_transaction_arrives_meanwhile(rig: VerifiedA
     assert row(waiting.response).error_code == NONE
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_of_an_old_epoch_nobody_is_asked(rig: VerifiedApiRig, version: int) -> None:
+    rig.produce(version, epoch=1)
+    rig.asked.answer()
+    assert row(rig.produce(version, epoch=0, sequence=5)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert rig.asked.questions == []
+
+
 def test_a_verification_leaves_no_reference_cycle(rig: VerifiedApiRig) -> None:
     """A cycle would keep the request of every transaction's first batch until the garbage collector runs."""
     gc.disable()

@@ -140,3 +140,13 @@ def test_the_lowest_sequence_is_that_of_the_newest_epoch() -> None:
     for epoch, sequence, lowest in ((1, 6, 5), (1, 3, 3), (0, 0, 3), (2, 9, 9), (2, 8, 8), (1, 0, 8)):
         verification.note(epoch, sequence)
         assert verification.lowest_sequence == lowest
+
+
+def test_an_old_epoch_is_told_apart_from_a_transaction_that_was_not_verified(log: Log) -> None:
+    """The first error lets the producer begin a new transaction, the second ends it."""
+    append(log, 0, start(log, epoch=2), epoch=2)
+    mark(log, epoch=2)
+    assert refusal(log, 0, epoch=1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(ApiError) as caught:
+        start(log, epoch=1)
+    assert caught.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
