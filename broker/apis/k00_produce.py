@@ -18,9 +18,10 @@ Version notes
 Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, INVALID_RECORD,
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP,
 OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TOPIC_EXCEPTION, NOT_ENOUGH_REPLICAS,
-NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a
-transactional batch in a request without a transactional id; INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING,
-TRANSACTION_ABORTABLE (v11), CONCURRENT_TRANSACTIONS (v12) for a batch that its transaction does not expect.
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for all
+partitions of a request with a transactional batch and without a transactional id; INVALID_TXN_STATE,
+INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE (v11), CONCURRENT_TRANSACTIONS (v12) for a batch that its transaction
+does not expect.
 """
 
 from __future__ import annotations
@@ -92,23 +93,30 @@ Awaited = tuple[TopicPartition, "PartitionProduceResponse", "Partition", "LogApp
 def handle(services: Services, request: Request) -> Answer:
     """Append each partition's batch, then answer, or wait for the replicas, as `acks` demands."""
     message: ProduceRequest = request.message
+    if (refusal := _refuse_transaction(request, message)) is not None:
+        return refusal
     if message.acks not in (-1, 0, 1):
         if services.quotas.is_active:
             request.throttle = services.quotas.charge_produce(request, is_silent=False)
         return Reply(_refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS))
-    if request.access is not None and (refusal := _refuse_transaction(request, message)) is not None:
-        return refusal
     if message.transactional_id is not None:
         return _produce_verified(services, request, message, message.transactional_id)
     return _produce(services, request, NOTHING_TO_VERIFY)
 
 
 def _refuse_transaction(request: Request, message: ProduceRequest) -> Answer | None:
-    """Return the answer to transactional records whose client may not write in the transaction."""
+    """Return the answer to transactional records that name no transaction, or one in which the client may not write.
+
+    All partitions are refused, also those with other records.
+    """
     access, transactional_id = request.access, message.transactional_id
-    if access is None or not _is_transactional(message):
+    if (access is None and transactional_id is not None) or not _is_transactional(message):
         return None
-    if transactional_id is not None and access.allows(rights.PRODUCE_TRANSACTION, transactional_id):
+    if (
+        access is not None
+        and transactional_id is not None
+        and access.allows(rights.PRODUCE_TRANSACTION, transactional_id)
+    ):
         return None
     if message.acks == 0:
         error = rights.PRODUCE_TRANSACTION.error
@@ -223,7 +231,6 @@ class _Appends:
         "guards",
         "manager",
         "request",
-        "transactional_id",
         "version",
     )
 
@@ -232,7 +239,6 @@ class _Appends:
         self.request = request
         self.version = request.version
         self.acks = message.acks
-        self.transactional_id = message.transactional_id
         self.guards = verdict.guards
         self.errors = verdict.errors
         self.answered: list[tuple[TopicPartition, PartitionProduceResponse]] = []
@@ -251,7 +257,7 @@ class _Appends:
         try:
             if topic in _INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
-            checked = _check_batch(records, self.version, self.transactional_id)
+            checked = _check_batch(records, self.version)
             if self.errors and tp in self.errors:
                 raise produce_error(self.errors[tp], operation_of(self.version))
         except ApiError as error:
@@ -280,7 +286,7 @@ class _Appends:
         return response
 
 
-def _check_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
+def _check_batch(records: memoryview | None, version: int) -> memoryview:
     """Require exactly one whole batch of magic 2, in a compression this version may use; a part may follow it."""
     size = 0 if records is None else len(records)
     batch_size = -1 if records is None else _size_of_batch(records, 0, size)
@@ -290,11 +296,8 @@ def _check_batch(records: memoryview | None, version: int, transactional_id: str
         raise ApiError(ErrorCode.INVALID_RECORD, "only record batches of magic 2 are allowed")
     if size > batch_size and _size_of_batch(records, batch_size, size) >= 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be exactly one record batch per partition")
-    attributes = peek_attributes(records)
-    if version < ZSTD_FROM and attributes & COMPRESSION_MASK >= _ZSTD:
+    if version < ZSTD_FROM and peek_attributes(records) & COMPRESSION_MASK >= _ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if attributes & TRANSACTIONAL_BIT and transactional_id is None:
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return records if batch_size == size else records[:batch_size]
 
 

@@ -122,6 +122,22 @@ def test_errors(rig, request_, version, error):
     assert answered(rig, produce(batch(b"a"))).base_offset == 0  # the refused batch left no trace
 
 
+@pytest.mark.parametrize("acks", [1, 0, 7])
+def test_a_transactional_batch_without_a_transactional_id_has_all_partitions_refused(rig, acks):
+    request = produce(batch(b"a"), acks=acks)
+    transactional = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    (topic,) = request.topic_data
+    topic.partition_data.append(PartitionProduceData(index=1, records=memoryview(bytearray(transactional))))
+    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    answer = rig.answer(request, 9)
+    if acks == 0:
+        assert isinstance(answer, Close)
+        assert answer.error_codes == [error, error]
+    else:
+        assert [p.error_code for p in answer.responses[0].partition_responses] == [error, error]
+    assert answered(rig, produce(batch(b"a"))).base_offset == 0
+
+
 def test_only_the_admin_client_writes_to_internal_topics(rig):
     about = {"client_id": "__admin_client"}
     assert answered(rig, produce(batch(b"a"), topic="__consumer_offsets"), **about).error_code == 0
