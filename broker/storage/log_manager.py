@@ -498,8 +498,11 @@ class LogManager:
         """Write every directory's recovery points."""
         for directory in self.online_directories():
             with directory.checkpointing:
-                points = {found.topic_partition: found.recovery_point for found in self.logs_in(directory)}
+                logs = self.logs_in(directory)
+                points = {found.topic_partition: found.point_to_checkpoint() for found in logs}
                 self._checkpoint(directory, directory.recovery_points, points)
+                for found in logs:
+                    found.note_checkpointed(points[found.topic_partition])
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write every directory's log start offsets, without those that equal the base of the first segment."""

@@ -10,7 +10,8 @@ Rules
 2. Readers take no lock: `segments`, `end`, `high_watermark` and `first_unstable` of the state are immutable values,
    replaced whole.
 3. An active segment is not fsynced under the lock, except by a truncation: the batches that it cuts must not come back
-   after a power cut, in front of later segments. Nothing is appended while a log is truncated.
+   after a power cut, in front of later segments. Nothing is appended while a log is truncated. Until the checkpoint has
+   the truncation, a roll fsyncs, too.
 4. After an OSError the disk cannot be trusted: the log refuses everything from then on with KAFKA_STORAGE_ERROR and
    calls `on_disk_failure` (the log manager takes the whole directory offline).
 
@@ -203,6 +204,18 @@ class Log:
     def recovery_point(self) -> int:
         """The offset up to which (exclusive) records are durable."""
         return self._state.recovery_point
+
+    def point_to_checkpoint(self) -> int:
+        """Return the recovery point, which is written to the checkpoint next; then call `note_checkpointed`."""
+        state = self._state
+        with state.lock:
+            state.checkpointed_point = max(state.checkpointed_point, state.recovery_point)
+            return state.recovery_point
+
+    def note_checkpointed(self, point: int) -> None:
+        """Take in that the checkpoint holds this recovery point now."""
+        with self._state.lock:
+            self._state.checkpointed_point = point
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:

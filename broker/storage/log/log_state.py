@@ -63,6 +63,7 @@ class LogState:
         self.topic_id: bytes | None = None
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
+        self.checkpointed_point = loaded.recovery_point  # the highest that the checkpoint may hold; guarded by: lock
         self.segments = loaded.segments
         active = loaded.segments.active
         self.end = LogOffsetMetadata(loaded.next_offset, active.base_offset, active.size)

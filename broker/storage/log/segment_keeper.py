@@ -49,10 +49,15 @@ class SegmentKeeper:
             assert not active.size, f"{active} has data at its own end"
             return active
         active.become_inactive()
-        if state.config.compact or state.may_have_gaps:
+        is_truncated = state.recovery_point < state.checkpointed_point
+        if state.config.compact or state.may_have_gaps or is_truncated:
             # Why: the cleaner leaves gaps, so recovery cannot see what a loss of power took (recovery.py). The topic
             # may be compacted no more, or the log is a restored stray.
             active.flush_data()
+        if is_truncated:
+            # Why: the checkpoint does not have the truncation yet. So recovery may begin with a later segment, and
+            # check neither this one nor the epochs of its batches.
+            state.leader_epochs.flush()
         producers = state.producer_state
         producers.map_end_offset = base_offset
         producers.take_snapshot(sync=False)
@@ -156,7 +161,11 @@ class SegmentKeeper:
         state = self._state
         state.recent = NOTHING_RECENT
         state.truncation_count += 1
-        self._remove_locked([segment for segment in state.segments if segment.base_offset > offset])
+        gone = [segment for segment in state.segments if segment.base_offset > offset]
+        if gone:
+            self._remove_locked(gone)
+            # Why: after a power cut they must not follow what is written from now on.
+            state.fs.fsync_dir(state.directory)
         state.segments.active.truncate_to(offset)
         state.recovery_point = min(state.recovery_point, offset)
         state.log_start_offset = min(state.log_start_offset, offset)
@@ -185,6 +194,7 @@ class SegmentKeeper:
         for segment in old:
             segment.mark_deleted()
         state.segments = SegmentList([self._new_segment(offset)])
+        state.fs.fsync_dir(state.directory)  # as in `_cut_locked`
         self._delete_later(old)
         state.leader_epochs.clear()
         state.producer_state.truncate_fully_and_start_at(offset)

@@ -386,3 +386,39 @@ def test_the_producers_as_of_a_segments_end_survive_a_power_cut(bench: Bench, ca
     entry = again.producer_state.entry(7)
     assert entry is not None
     assert entry.last_sequence == 0
+
+
+def after_a_truncation_without_checkpoint(bench: Bench) -> MemoryFileSystem:
+    """A log that is truncated below its recovery point and goes on in a later segment, before any job has run."""
+    size = len(bench.batch("v0"))
+    target = bench.open(segment_bytes=10 * size)
+    for number in range(30):
+        bench.append(target, f"v{number % 10}", leader_epoch=1 if number < 5 else 2)
+    target.flush()
+    bench.scheduler.run_due()
+    assert target.recovery_point == 30
+    target.note_checkpointed(target.point_to_checkpoint())
+    target.truncate_to(3)
+    for number in range(3, 15):
+        bench.append(target, f"w{number % 10}", leader_epoch=5)
+    assert target.segments.bases == (0, 10)
+    assert isinstance(bench.fs, MemoryFileSystem)
+    return bench.fs
+
+
+def test_a_killed_process_leaves_right_epochs_after_a_truncation_without_checkpoint(bench: Bench) -> None:
+    """Recovery does not look at the first segment, since the checkpoint has a recovery point above it."""
+    after = Bench(after_a_truncation_without_checkpoint(bench).kill())
+    target = after.open(recovery_point=30, segment_bytes=10 * len(bench.batch("v0")))
+    assert target.log_end_offset == 15
+    assert target.leader_epoch_cache.entries == [(1, 0), (5, 3)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_leaves_a_prefix_after_a_truncation_without_checkpoint(bench: Bench, seed: int) -> None:
+    after = Bench(after_a_truncation_without_checkpoint(bench).crash(random.Random(seed)))
+    target = after.open(recovery_point=30, may_have_holes=True, segment_bytes=10 * len(bench.batch("v0")))
+    expected = [(n, f"v{n}" if n < 3 else f"w{n % 10}") for n in range(15)]
+    assert contents(target) == expected[: target.log_end_offset]
+    assert target.log_end_offset >= 3
+    assert target.leader_epoch_cache.entries == [(1, 0), (5, 3)][: 1 if target.log_end_offset == 3 else 2]

@@ -69,8 +69,8 @@ RECOVERY: Final = {
     ),
     "truncation-keeps-the-positions": Mutant(
         "broker.storage.log.segment_keeper",
-        "state.recent = NOTHING_RECENT\n        state.truncation_count += 1\n        self._remove_locked(",
-        "state.truncation_count += 1\n        self._remove_locked(",
+        "state.recent = NOTHING_RECENT\n        state.truncation_count += 1\n        gone = [",
+        "state.truncation_count += 1\n        gone = [",
         "a read begins at the batch that holds its offset",
         life="haste=1",
     ),
