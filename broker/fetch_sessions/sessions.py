@@ -304,7 +304,7 @@ class FetchSessions:
         if oldest is None or now_ms - oldest.last_used_ms > self._eviction_ms:
             return oldest
         smallest = self._smallest_evictable(is_privileged, now_ms)
-        if smallest is None or (is_privileged, size) < (smallest.is_privileged, len(smallest)):
+        if smallest is None or (is_privileged, size) <= (smallest.is_privileged, len(smallest)):
             return None
         return smallest
 

@@ -147,5 +147,15 @@ def test_a_full_cache_evicts_idle_smaller_and_consumer_sessions(sessions, clock)
     assert sessions.partition_count() == 3
 
 
+@pytest.mark.parametrize(("topics", "is_opened"), [(["a"], False), (["a", "b"], True)])
+def test_only_a_larger_session_replaces_one_in_use(sessions, clock, topics, is_opened):
+    """Clients with as many partitions each would take the sessions from each other for ever."""
+    old = [open_session(sessions, "a"), open_session(sessions, "b")]
+    clock.advance_ms(1001)
+    for session_id in old:
+        context(sessions, session_id, 1)
+    assert bool(open_session(sessions, *topics)) is is_opened
+
+
 def test_epochs_wrap_to_one():
     assert (next_epoch(1), next_epoch(2**31 - 1), next_epoch(-1)) == (2, 1, -1)
