@@ -89,6 +89,8 @@ class DelayedFetch(DelayedOperation):
         if item.last_fetched_epoch != NO_EPOCH and diverging_epoch(log, item.fetch_offset, item.last_fetched_epoch):
             return params.min_bytes
         data = log.read(item.fetch_offset, item.max_bytes, isolation=params.isolation, min_one_message=True)
+        if data.size and log.segments.floor_index(item.fetch_offset) < log.segments.floor_index(end):
+            return params.min_bytes  # Why: a read ends with its segment, so it will not find more bytes later
         return min(data.size, item.max_bytes)
 
     def waits_for(self) -> list[Reason]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
 from barnabas.security.values import QuotaEntity
@@ -60,6 +61,19 @@ def test_the_first_batch_is_returned_whole_despite_small_limits(rig):
 def test_errors(rig, request_, version, error):
     data = fetched(rig, request_, version)
     assert (ErrorCode(data.error_code), data.high_watermark, data.records) == (error, -1, b"")
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_fetch_does_not_wait_for_more_bytes_than_a_segment_has_left(rig, version):
+    log = rig.manager.find(TopicPartition("t", 0)).log
+    rig.answer(produce(batch(b"first")), 9)
+    log.roll()
+    wanted = {"max_wait_ms": 500, "min_bytes": 10_000}
+    for value in (b"second", b"third"):
+        rig.answer(produce(batch(value)), 9)
+        assert b"first" in bytes_of(fetched(rig, fetch(0, **wanted), version))
+    waiting = rig.answer(fetch(1, **wanted), version)  # the last segment may grow
+    assert waiting.response is None
 
 
 def test_the_next_append_completes_a_waiting_fetch(rig):
