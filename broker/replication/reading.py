@@ -212,6 +212,12 @@ def visible_end(log: Log, isolation: FetchIsolation) -> int:
     return log.last_stable_offset
 
 
+def is_in_older_segment(log: Log, offset: int, end: int) -> bool:
+    """Whether `offset` is in an older segment than `end`: a read ends with its segment, so waiting brings no more."""
+    segments = log.segments
+    return segments.floor_index(offset) < segments.floor_index(end)
+
+
 class FetchReader:
     """Reads hosted partitions for fetches of consumers and followers."""
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.purgatory import DelayedOperation
-from barnabas.broker.replication.reading import visible_end
+from barnabas.broker.replication.reading import is_in_older_segment, visible_end
 from barnabas.broker.share.led_partition import LedSharePartition
 from barnabas.broker.share.partition.values import Acquired, AcquireMode, Fetcher
 from barnabas.broker.share.record_batches import aborted_spans, cut, scan
@@ -110,19 +110,26 @@ class DelayedShareFetch(DelayedOperation):
         if all(led.error for led in self._led):
             return self.force_complete()
         taken = self._take()
-        available = 0
-        for _, _, data in taken:
-            if isinstance(data, ApiError):
-                available = max(available, self._params.min_bytes)
-            elif data is not None:
-                available += data.size
-        if taken and available >= self._params.min_bytes:
+        if taken and sum(map(self._available_bytes, taken)) >= self._params.min_bytes:
             self._taken = taken
             if self.force_complete():
                 return True
             self._taken = None  # its time was up at the same moment
         self._free(taken)
         return False
+
+    def _available_bytes(self, taken: Taken) -> int:
+        """Bytes that a share partition would give now; `min_bytes` when the fetch should complete at once."""
+        data, params = taken.data, self._params
+        if isinstance(data, ApiError):
+            return params.min_bytes
+        if data is None or not data.size:
+            return 0
+        partition = self._hosted.find(taken.led.tp)
+        held = None if partition is None else partition.log
+        if held is not None and is_in_older_segment(held, taken.offset, visible_end(held, params.isolation)):
+            return max(data.size, params.min_bytes)
+        return data.size
 
     def _take(self) -> list[Taken]:
         """Take the fetch lock of every share partition that can deliver, and read them (rule 1)."""

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.replication.delayed.reasons import fetch_reasons
 from barnabas.broker.replication.offset_queries import diverging_epoch
-from barnabas.broker.replication.reading import FetchItem, FetchParams, FetchReader, Read, visible_end
+from barnabas.broker.replication.reading import (
+    FetchItem,
+    FetchParams,
+    FetchReader,
+    Read,
+    is_in_older_segment,
+    visible_end,
+)
 from barnabas.broker.storage.log.log_types import NO_EPOCH
 from barnabas.protocol.errors import ApiError
 
@@ -89,8 +96,8 @@ class DelayedFetch(DelayedOperation):
         if item.last_fetched_epoch != NO_EPOCH and diverging_epoch(log, item.fetch_offset, item.last_fetched_epoch):
             return params.min_bytes
         data = log.read(item.fetch_offset, item.max_bytes, isolation=params.isolation, min_one_message=True)
-        if data.size and log.segments.floor_index(item.fetch_offset) < log.segments.floor_index(end):
-            return params.min_bytes  # Why: a read ends with its segment, so it will not find more bytes later
+        if data.size and is_in_older_segment(log, item.fetch_offset, end):
+            return params.min_bytes
         return min(data.size, item.max_bytes)
 
     def waits_for(self) -> list[Reason]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.share.led_partition import LedSharePartition
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import MAGIC_OFFSET
 from tests.broker.share.share_rig import ShareRig, acquired, errors
@@ -41,6 +42,15 @@ def test_bytes_of_all_partitions_count(rig: ShareRig) -> None:
     assert waiting.response is None
     rig.append(1, 1)
     assert acquired(waiting.response) == [(0, 0, 1), (0, 0, 1)]
+
+
+def test_a_fetch_does_not_wait_for_more_bytes_than_a_segment_has_left(rig: ShareRig) -> None:
+    rig.append()
+    partition = rig.manager.find(TopicPartition("t", 0))
+    assert partition is not None
+    partition.leader_log().roll()
+    waiting = rig.member("m").fetch(wait_ms=500, min_bytes=1000)
+    assert acquired(waiting) == [(0, 0, 1)]
 
 
 def test_each_partition_comes_first_from_time_to_time(rig: ShareRig) -> None:
