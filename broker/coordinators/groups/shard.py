@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.runtime.committed_writes import CommittedWrites
     from barnabas.broker.coordinators.runtime.completion import Completion
     from barnabas.broker.coordinators.runtime.shard_life import ShardState
+    from barnabas.broker.coordinators.share_groups.values import Heartbeat as ShareHeartbeat
+    from barnabas.broker.coordinators.share_groups.values import HeartbeatResult as ShareHeartbeatResult
     from barnabas.broker.coordinators.streams_groups.values import Heartbeat as StreamsHeartbeat
     from barnabas.broker.coordinators.streams_groups.values import HeartbeatResult as StreamsHeartbeatResult
     from barnabas.broker.coordinators.transactions.marker import Marker
@@ -303,11 +305,17 @@ class Shard:
         """Handle a ConsumerGroupHeartbeat (KIP-848)."""
         with self._lock:
             if error := self._core.committed_gate_locked():
+                times = self._core.context.consumers.times_of(group_id)
+                self._keep_member_locked(group_id, request.member_id, times.session_timeout_ms)
                 self._core.answer_locked(reply, ApiError(error))
             elif refusal := self._other_kind_locked(group_id):
                 self._core.answer_locked(reply, refusal)
             else:
                 self._consumers.heartbeat(group_id, request, reply)
+
+    def _keep_member_locked(self, group_id: str, member_id: str, session_timeout_ms: int) -> None:
+        """Start the session of a member again: its heartbeat has come, although it cannot be answered yet."""
+        self._core.timers.renew(group_id, ev.TimerKey("session", member_id), session_timeout_ms)
 
     def _other_kind_locked(self, group_id: str) -> ApiError | None:
         """Return why this is no id of a consumer group, if a share group or a streams group has it."""
@@ -321,9 +329,23 @@ class Shard:
         """Handle a StreamsGroupHeartbeat (KIP-1071)."""
         with self._lock:
             if error := self._core.committed_gate_locked():
+                config = self._core.context.streams.config_of(group_id)
+                self._keep_member_locked(group_id, request.member_id, config.session_timeout_ms)
                 self._core.answer_locked(reply, ApiError(error))
             else:
                 self._streams.heartbeat(group_id, request, reply)
+
+    def share_heartbeat(
+        self, group_id: str, request: ShareHeartbeat, reply: Completion[ShareHeartbeatResult | ApiError]
+    ) -> None:
+        """Handle a ShareGroupHeartbeat (KIP-932)."""
+        with self._lock:
+            if error := self._core.committed_gate_locked():
+                times = self._core.context.shares.times_of(group_id)
+                self._keep_member_locked(group_id, request.member_id, times.session_timeout_ms)
+                self._core.answer_locked(reply, ApiError(error))
+            else:
+                self._shares.heartbeat(group_id, request, reply)
 
     def change_shares(self, change: Callable[[ShareGroups], object], refuse: Completion[ErrorCode]) -> None:
         """Have `change` change the share groups under the lock; `refuse` gets the error if the shard does not serve."""

@@ -73,6 +73,12 @@ class ShardTimers:
             self._timer.cancel(entry)
         self._put(TimerEntry(group_id, key, event, delay_ms, now_ms, self._post))
 
+    def renew(self, group_id: str, key: TimerKey, delay_ms: int) -> None:
+        """Restart a timer, if it runs."""
+        entry = self._entries.get((group_id, key))
+        if entry is not None:
+            self.start(group_id, key, delay_ms, entry.event)
+
     def is_running(self, group_id: str, key: TimerKey) -> bool:
         """Return whether a timer was started and has neither expired nor been stopped."""
         return (group_id, key) in self._entries

@@ -87,7 +87,12 @@ class ShareGroupRequests:
 
     def heartbeat(self, group_id: str, request: Heartbeat, reply: Completion[HeartbeatResult | ApiError]) -> None:
         """Handle a ShareGroupHeartbeat."""
-        self._change(group_id, lambda shares: shares.heartbeat(group_id, request, reply), reply)
+        try:
+            shard = self._coordinator.shard_of(group_id)
+        except ApiError as refusal:
+            reply(refusal)
+        else:
+            shard.share_heartbeat(group_id, request, reply)
 
     def describe(self, group_id: str, read: Callable[[ShareGroup], T]) -> T:
         """Have `read` read a share group, quickly, under its shard's lock. Raises ApiError."""

@@ -95,7 +95,12 @@ class Stage:
     def _send(self, client: Client, *, is_whole: bool = False, is_lost: bool = False) -> None:
         request = Heartbeat(client.name, client.epoch, topic_names=client.topics if is_whole else None)
         reply = (lambda _answer: None) if is_lost else (lambda answer: self._answered(client, answer))
-        self._ask(lambda shares: shares.heartbeat(GROUP, request, reply), reply)
+        try:
+            shard = self.world.coordinator.shard_of(GROUP)
+        except ApiError as refusal:
+            reply(refusal)
+        else:
+            shard.share_heartbeat(GROUP, request, reply)
 
     def _answered(self, client: Client, answer: HeartbeatResult | ApiError) -> None:
         if isinstance(answer, ApiError):
