@@ -328,9 +328,17 @@ class TransactionShard:
             now_ms = self._now_ms()
             for transaction in list(self.transactions.values()):
                 if transaction.is_timed_out(now_ms):
-                    log.info("Aborting the transaction of %s, which timed out", transaction.transactional_id)
-                    target = transaction.fence(self._context.server_version(), now_ms)
-                    self._write_locked(transaction, target, partial(_log_failure, transaction.transactional_id))
+                    self._time_out_locked(transaction, now_ms)
+
+    def _time_out_locked(self, transaction: Transaction, now_ms: int) -> None:
+        transactional_id, context = transaction.transactional_id, self._context
+        try:
+            target = transaction.fence(context.new_producer_id, context.server_version(), now_ms)
+        except ApiError as error:  # there is no producer id to go on with; the next round tries again
+            log.warning("The transaction of %s, which timed out, is not aborted yet: %s", transactional_id, error)
+            return
+        log.info("Aborting the transaction of %s, which timed out", transactional_id)
+        self._write_locked(transaction, target, partial(_log_failure, transactional_id))
 
     @property
     def needs_retry(self) -> bool:

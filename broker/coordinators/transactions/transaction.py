@@ -191,7 +191,7 @@ class Transaction:
         if data.state in PREPARED:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if data.state is ONGOING:
-            return self.fence(server_version, now_ms)
+            return self.fence(new_producer_id, server_version, now_ms)
         if data.is_epoch_exhausted and (expected is None or expected.epoch == data.producer_epoch):
             producer_id, epoch = new_producer_id(), 0
             last_epoch = NO_EPOCH if expected is None else data.producer_epoch
@@ -264,10 +264,7 @@ class Transaction:
             raise ApiError(_END_ERRORS[outcome])
         if outcome is End.DONE:
             return None
-        next_id = NO_PRODUCER_ID
-        if client_version >= 2 and self.data.is_epoch_exhausted:
-            next_id = new_producer_id()
-        return self._prepare(is_commit, client_version, next_id, now_ms, has_begun=outcome is End.PREPARE)
+        return self._prepare(is_commit, client_version, new_producer_id, now_ms, has_begun=outcome is End.PREPARE)
 
     def _end_v1(self, producer: Producer, is_commit: bool) -> End:
         _check_producer(self.data, producer)
@@ -291,13 +288,13 @@ class Transaction:
 
     # Changes without a request
 
-    def fence(self, server_version: int, now_ms: int) -> TxnData:
+    def fence(self, new_producer_id: NewProducerId, server_version: int, now_ms: int) -> TxnData:
         """Abort an open transaction with an epoch that its producer does not have."""
         self._refuse_pending()
         data = self.data
         if data.state is not ONGOING:
             raise ApiError(ErrorCode.INVALID_TXN_STATE)
-        return self._prepare(False, server_version, NO_PRODUCER_ID, now_ms, has_begun=True, is_fence=True)
+        return self._prepare(False, server_version, new_producer_id, now_ms, has_begun=True, is_fence=True)
 
     def is_timed_out(self, now_ms: int) -> bool:
         """Return whether a transaction is open for longer than its timeout."""
@@ -348,11 +345,19 @@ class Transaction:
         assert self.written is None or self.pending is not None, f"{self.transactional_id}: {self.written} is lost"
 
     def _prepare(
-        self, is_commit: bool, version: int, next_id: int, now_ms: int, *, has_begun: bool, is_fence: bool = False
+        self,
+        is_commit: bool,
+        version: int,
+        new_producer_id: NewProducerId,
+        now_ms: int,
+        *,
+        has_begun: bool,
+        is_fence: bool = False,
     ) -> TxnData:
         data = self.data
-        epoch, last_epoch = data.producer_epoch, data.last_producer_epoch
+        epoch, last_epoch, next_id = data.producer_epoch, data.last_producer_epoch, NO_PRODUCER_ID
         if version >= 2:
+            next_id = new_producer_id() if data.is_epoch_exhausted else NO_PRODUCER_ID
             epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
         elif is_fence:
             epoch, last_epoch = min(epoch + 1, EPOCH_MAX), NO_EPOCH

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
 from barnabas.broker.coordinators.transactions.shard import ProducerResult
-from barnabas.broker.coordinators.transactions.transaction import Producer, Transaction, TxnState
+from barnabas.broker.coordinators.transactions.transaction import LAST_EPOCH, Producer, Transaction, TxnState
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.broker.coordinators.transaction_rig import T0, T1, TP, TransactionShardRig
 
@@ -361,6 +361,26 @@ class TestTime:
         rig.markers.deliver()
         assert (rig.data.state, rig.data.producer_epoch) == (TxnState.COMPLETE_ABORT, 1)
         assert rig.add(T0, producer=producer) == [ErrorCode.PRODUCER_FENCED]
+
+    def test_it_is_aborted_later_while_there_is_no_producer_id_to_go_on_with(self) -> None:
+        rig = TransactionShardRig(version=2)
+        rig.init()
+        last = rig.data._replace(producer_epoch=LAST_EPOCH)
+        rig.shard.transactions["x"].data = last
+        rig.add(T0, version=2)
+        rig.clock.advance_ms(60_001)
+        new_id = rig.context.new_producer_id
+
+        def no_id() -> int:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+        rig.context.new_producer_id = no_id
+        rig.shard.abort_timed_out()
+        assert rig.data.state is TxnState.ONGOING
+        rig.context.new_producer_id = new_id
+        rig.shard.abort_timed_out()
+        rig.markers.deliver()
+        assert (rig.data.state, rig.producer) == (TxnState.COMPLETE_ABORT, Producer(101, 0))
 
     def test_idle_ids_are_forgotten_with_a_tombstone(self, rig: TransactionShardRig) -> None:
         rig.init()

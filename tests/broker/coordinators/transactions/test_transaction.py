@@ -56,6 +56,7 @@ commit v2, epoch before   | FENCED         | FENCED          | BUSY          | I
 abort v2, old epoch       | FENCED         | FENCED          | FENCED        | FENCED       | FENCED         | FENCED
 commit v2, another id     | MAPPING        | MAPPING         | MAPPING       | MAPPING      | MAPPING        | MAPPING
 fence                     | INVALID        | PrepareAbort 6  | INVALID       | INVALID      | INVALID        | INVALID
+fence by version 2        | INVALID        | PrepareAbort 6  | INVALID       | INVALID      | INVALID        | INVALID
 """  # noqa: E501
 
 
@@ -111,7 +112,8 @@ EVENTS: dict[str, Event] = {
     "commit v2, epoch before": end(True, 2, mine(4)),
     "abort v2, old epoch": end(False, 2, mine(3)),
     "commit v2, another id": end(True, 2, OTHER),
-    "fence": lambda t: t.fence(0, NOW),
+    "fence": lambda t: t.fence(ids(), 0, NOW),
+    "fence by version 2": lambda t: t.fence(ids(), 2, NOW),
 }
 STATES = [state for state in TxnState if state not in (TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE)]
 ROWS = [[cell.strip() for cell in line.split("|")] for line in TABLE.strip().splitlines()]
@@ -316,23 +318,23 @@ class TestFencing:
         transaction = in_state(TxnState.ONGOING, start_ms=500, timeout_ms=400)
         assert not transaction.is_timed_out(900)
         assert transaction.is_timed_out(901)
-        write(transaction, transaction.fence(0, 901))
+        write(transaction, transaction.fence(ids(), 0, 901))
         assert not transaction.is_timed_out(10_000)
         assert outcome(end(True), transaction) == "FENCED"
 
     def test_a_fence_that_could_not_be_written_raises_the_epoch_no_further(self) -> None:
         transaction = in_state(TxnState.ONGOING)
         for _ in range(3):
-            target = transaction.fence(0, NOW)
+            target = transaction.fence(ids(), 0, NOW)
             transaction.pending = target.state
             transaction.give_up()
             assert target.producer_epoch == EPOCH + 1
 
     def test_the_epoch_kept_for_fencing(self) -> None:
         transaction = in_state(TxnState.ONGOING, producer_epoch=LAST_EPOCH)
-        assert transaction.fence(0, NOW).producer_epoch == EPOCH_MAX
+        assert transaction.fence(ids(), 0, NOW).producer_epoch == EPOCH_MAX
         transaction = in_state(TxnState.ONGOING, producer_epoch=EPOCH_MAX)
-        assert transaction.fence(2, NOW).producer_epoch == EPOCH_MAX
+        assert transaction.fence(ids(), 2, NOW).producer_epoch == EPOCH_MAX
 
 
 class TestKip360:
@@ -377,6 +379,25 @@ class TestLastEpoch:
         assert (done.producer_id, done.producer_epoch, done.next_producer_id) == (NEXT_ID, 0, -1)
         assert transaction.end(mine(LAST_EPOCH), True, 2, ids(), NOW) is None
         begin(transaction, Producer(NEXT_ID, 0), 2)
+
+    @pytest.mark.parametrize("name", ["fence by version 2", "init, fence by version 2"])
+    def test_in_version_2_it_takes_over_with_a_fence_too(self, name: str) -> None:
+        """A producer must not go on with the last epoch, which is there to fence it."""
+        transaction = in_state(TxnState.ONGOING, producer_epoch=LAST_EPOCH)
+        prepared = EVENTS[name](transaction)
+        assert isinstance(prepared, TxnData)
+        write(transaction, prepared)
+        assert (prepared[:2], prepared.next_producer_id) == ((PRODUCER_ID, EPOCH_MAX), NEXT_ID)
+        done = conclude(transaction)
+        assert (done.state, done.producer_id, done.producer_epoch) == (TxnState.COMPLETE_ABORT, NEXT_ID, 0)
+        assert transaction.end(mine(LAST_EPOCH), False, 2, ids(), NOW) is None  # it gets the new id
+        again = transaction.init_producer_id(60_000, mine(LAST_EPOCH), ids(), 2, NOW)
+        assert (again.producer_id, again.producer_epoch) == (NEXT_ID, 0)
+
+    def test_in_version_1_it_does_not(self) -> None:
+        transaction = in_state(TxnState.ONGOING, producer_epoch=LAST_EPOCH)
+        write(transaction, transaction.fence(ids(), 0, NOW))
+        assert conclude(transaction)[:2] == (PRODUCER_ID, EPOCH_MAX)
 
 
 class TestExpiry:
