@@ -68,8 +68,10 @@ class ShardCore:
         """Have a request answered once the lock is released."""
         self.lock.after_release(partial(completion, result))
 
-    def committed_gate_locked(self) -> ErrorCode:
+    def committed_gate_locked(self, group_id: str | None = None) -> ErrorCode:
         """Return the gate for requests that read offsets or consumer groups: is what was loaded committed, too?
+
+        With a group, only its own records count. Others may wait for long: until enough replicas are in sync.
 
         What was loaded from above the high watermark could be rolled back by the next failover, so it must not be
         read yet. What it replaced must not be read either: the former coordinator may have served the newer value.
@@ -78,7 +80,7 @@ class ShardCore:
         error = self.life.gate_locked()
         if not error:
             self.writes.catch_up()
-            if self.writes.has_loaded:
+            if self.writes.has_loaded and (group_id is None or self.writes.has_loaded_of(group_id)):
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return error
 

@@ -10,7 +10,7 @@ Source: Kafka's OffsetMetadataManager (4.3); KIP-447 (transactional commits, sta
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from barnabas.broker.coordinators.classic.group import Group
 from barnabas.broker.coordinators.groups.core import log_failure
 from barnabas.broker.coordinators.offsets import records
 from barnabas.broker.coordinators.offsets.store import CommittedOffset, FetchedTopic, OffsetStore, TopicQuery
+from barnabas.broker.coordinators.runtime.committed_writes import ANY_OWNER
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -72,7 +73,7 @@ class OffsetQuery(NamedTuple):
 
     group_id: str
     topics: Sequence[TopicQuery] | None
-    require_stable: bool  # answer after all earlier writes are committed (KIP-447)
+    require_stable: bool  # answer after the group's earlier commits, and their transactions' ends (KIP-447)
     member_id: str | None = None  # of a consumer group; None: not a member
     member_epoch: int = -1
 
@@ -96,7 +97,9 @@ class DeletedOffsets:
 class GroupOffsets:
     """The offsets of all groups of a shard."""
 
-    __slots__ = ("_classic", "_consumers", "_core", "_former_ids", "_on_their_way", "_shares", "_streams", "store")
+    __slots__ = (
+        "_busy", "_classic", "_consumers", "_core", "_former_ids", "_on_their_way", "_shares", "_streams", "store",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -114,6 +117,7 @@ class GroupOffsets:
         self.store = OffsetStore()  # replaced whole when the shard ends
         #: The commits that are in the log and not in the store yet, each with its group; in log order.
         self._on_their_way: deque[tuple[str, Sequence[OffsetCommit]]] = deque()
+        self._busy: Counter[str] = Counter()  # the number of commits on their way, by group
         self._former_ids: dict[str, bytes] = {}  # what `remove_former` has to look at again
 
     # Life
@@ -130,29 +134,30 @@ class GroupOffsets:
         if committed is not None:
             self._ensure_group(group_id)
             if not is_committed:
-                self._on_their_way.append((group_id, [OffsetCommit(topic, partition, committed)]))
+                self._set_out(group_id, [OffsetCommit(topic, partition, committed)])
                 change = partial(self._apply_loaded, change)
-        self._once_committed(change, record_offset, is_committed)
+        self._once_committed(change, record_offset, is_committed, group_id)
 
     def _apply_loaded(self, change: Callable[[], object]) -> None:
-        self._on_their_way.popleft()
+        self._arrive()
         change()
 
     def replay_marker(self, producer_id: int, is_commit: bool, record_offset: int, is_committed: bool) -> None:
         """Apply the end of a transaction while loading. Only the loader calls."""
         end = partial(self.store.end_transaction, producer_id, is_commit)
-        self._once_committed(end, record_offset, is_committed)
+        self._once_committed(end, record_offset, is_committed, ANY_OWNER)
 
-    def _once_committed(self, change: Callable[[], object], record_offset: int, is_committed: bool) -> None:
+    def _once_committed(self, change: Callable[[], object], record_offset: int, is_committed: bool, owner: str) -> None:
         if is_committed:
             change()
         else:
-            self._core.writes.add_loaded(record_offset, change)
+            self._core.writes.add_loaded(record_offset, change, owner)
 
     def release(self) -> None:
         """Drop all offsets."""
         self.store = OffsetStore()
         self._on_their_way.clear()
+        self._busy.clear()
 
     # Commits
 
@@ -166,9 +171,9 @@ class GroupOffsets:
         group_id = committer.group_id
         batch = [records.offset_commit(group_id, c.topic, c.partition, c.committed) for c in commits]
         apply = partial(self._apply_commits, group_id, commits)
-        self._on_their_way.append((group_id, commits))
+        self._set_out(group_id, commits)
         if not core.append_locked(batch, apply, partial(core.answer_locked, reply)):
-            self._on_their_way.pop()
+            self._take_back()
 
     def commit_in_transaction(
         self,
@@ -190,9 +195,9 @@ class GroupOffsets:
             producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True,
         )  # fmt: skip
         apply = partial(self._apply_pending, group_id, producer.producer_id, commits)
-        self._on_their_way.append((group_id, commits))
+        self._set_out(group_id, commits)
         if not core.append_batch_locked(batch, len(commits), apply, partial(core.answer_locked, reply), guard=guard):
-            self._on_their_way.pop()
+            self._take_back()
 
     def end_transaction(self, marker: Marker, timestamp_ms: int, reply: Completion[ErrorCode]) -> None:
         """Write the marker of a transaction; its offsets are committed or dropped with it."""
@@ -217,8 +222,23 @@ class GroupOffsets:
             committed = commit.committed._replace(record_offset=first_offset + index)
             self.store.put_pending(producer_id, group_id, commit.topic, commit.partition, committed)
 
+    def _set_out(self, group_id: str, commits: Sequence[OffsetCommit]) -> None:
+        self._on_their_way.append((group_id, commits))
+        self._busy[group_id] += 1
+
+    def _arrive(self) -> None:
+        self._no_longer_busy(self._on_their_way.popleft()[0])
+
+    def _take_back(self) -> None:
+        self._no_longer_busy(self._on_their_way.pop()[0])
+
+    def _no_longer_busy(self, group_id: str) -> None:
+        self._busy[group_id] -= 1
+        if not self._busy[group_id]:
+            del self._busy[group_id]
+
     def _begin_apply(self, group_id: str, count: int) -> None:
-        self._on_their_way.popleft()
+        self._arrive()
         self._ensure_group(group_id)
         self._core.context.sensors.commits.record(count)
 
@@ -267,7 +287,7 @@ class GroupOffsets:
         member = (query.group_id, query.member_id, query.member_epoch)
         if error := self._consumers.fetch_error(*member) or self._streams.fetch_error(*member):
             core.answer_locked(reply, FetchedOffsets(error))
-        elif query.require_stable:
+        elif query.require_stable and (query.group_id in self._busy or self.store.has_pending_of(query.group_id)):
             core.writes.after_all(partial(self._fetch_stable, query, reply))
         else:
             self._fetch_now(query, reply)
@@ -389,7 +409,6 @@ class GroupOffsets:
         if former_ids:
             self.remove_former(former_ids)
         on_their_way = self._partitions_on_their_way()
-        busy_groups = {group_id for group_id, _ in on_their_way}
         now_ms = core.now_ms()
         doomed: list[tuple[str, TopicPartition]] = []
         empty: list[str] = []
@@ -399,7 +418,7 @@ class GroupOffsets:
         for group in groups:
             due, is_all = self.store.expired(group, now_ms, core.context.retention_ms)
             doomed += [(group.group_id, tp) for tp in due if (group.group_id, tp) not in on_their_way]
-            if is_all and group.is_idle and group.group_id not in busy_groups:
+            if is_all and group.is_idle and group.group_id not in self._busy:
                 empty.append(group.group_id)
         if doomed or empty:
             log.info("Removing %d expired offsets and %d groups of %s", len(doomed), len(empty), core.tp)

@@ -2,7 +2,7 @@
 
 Rules
 1. The log is read up to its end, in order: a later record of a key replaces an earlier one. An offset record or a
-   marker takes effect when the high watermark has passed it, and no offset is served before.
+   marker takes effect when the high watermark has passed it, and no offset of its group is served before.
 2. Skipped, as in Kafka: records of types that are unknown, since they may be left over from a newer version, or
    obsolete. They stay in the log. A record without a key has no meaning and is skipped too. The first record of each
    unknown type, and the first without a key, are logged.

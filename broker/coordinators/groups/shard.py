@@ -160,7 +160,7 @@ class Shard:
         if isinstance(record, ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord):
             self._replay_modern(record)
             if not is_committed:
-                self._core.writes.add_loaded(record_offset, lambda: None)
+                self._core.writes.add_loaded(record_offset, lambda: None, record.group_id)
         elif isinstance(record, records.GroupRecord):
             if record.group is not None:
                 self._consumers.groups.pop(record.group_id, None)
@@ -393,7 +393,7 @@ class Shard:
     def fetch_offsets(self, query: OffsetQuery, reply: Completion[FetchedOffsets]) -> None:
         """Answer with a group's offsets."""
         with self._lock:
-            if error := self._core.committed_gate_locked():
+            if error := self._core.committed_gate_locked(query.group_id):
                 self._core.answer_locked(reply, FetchedOffsets(error))
             else:
                 self._offsets.fetch(query, reply)

@@ -13,7 +13,7 @@ Source: Kafka's CoordinatorRuntime (4.3) with its deferred events.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -37,6 +37,10 @@ APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
+
+
+#: The owner of a loaded record that may belong to any: a marker, which ends a transaction of some groups.
+ANY_OWNER: Final = ""
 
 
 class HostedPartition(Protocol):
@@ -82,7 +86,7 @@ class _Write:
 class CommittedWrites:
     """The writes of one shard that wait for the high watermark. The caller holds the shard's lock."""
 
-    __slots__ = ("_loaded_end_offset", "_lock", "_tp", "_waiting", "_writer")
+    __slots__ = ("_loaded", "_loaded_end_offset", "_lock", "_tp", "_waiting", "_writer")
 
     def __init__(self, tp: TopicPartition, writer: LogWriter, lock: ShardLock) -> None:
         self._tp = tp  # fixed before start
@@ -90,6 +94,7 @@ class CommittedWrites:
         self._lock = lock  # fixed before start
         self._waiting: deque[_Write] = deque()  # in log order
         self._loaded_end_offset = 0  # what was loaded below it may not be committed yet
+        self._loaded: Counter[str] = Counter()  # loaded records that wait, by owner
 
     @property
     def is_empty(self) -> bool:
@@ -115,9 +120,21 @@ class CommittedWrites:
         """Whether loaded records still wait for the high watermark."""
         return bool(self._waiting) and self._waiting[0].end_offset <= self._loaded_end_offset
 
-    def add_loaded(self, offset: int, on_commit: Callable[[], object]) -> None:
+    def has_loaded_of(self, owner: str) -> bool:
+        """Return whether loaded records that may change what is known of the owner still wait."""
+        return owner in self._loaded or ANY_OWNER in self._loaded
+
+    def add_loaded(self, offset: int, on_commit: Callable[[], object], owner: str = ANY_OWNER) -> None:
         """Add a record that was loaded from above the high watermark. Only the loader calls."""
-        self._waiting.append(_Write(lambda _first_offset: on_commit(), None, offset))
+        self._loaded[owner] += 1
+
+        def committed(_first_offset: int) -> None:
+            self._loaded[owner] -= 1
+            if not self._loaded[owner]:
+                del self._loaded[owner]
+            on_commit()
+
+        self._waiting.append(_Write(committed, None, offset))
         self._loaded_end_offset = offset + 1
 
     def append(

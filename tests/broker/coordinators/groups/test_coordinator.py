@@ -108,6 +108,12 @@ class Client:
         return self
 
 
+def same_partition(world: World, group_id: str) -> str:
+    """The id of another group on the same partition."""
+    partition_for = world.coordinator.partition_for
+    return next(f"{group_id}{n}" for n in range(99) if partition_for(f"{group_id}{n}") == partition_for(group_id))
+
+
 def state_of(world: World, group_id: str = "g") -> Any:
     return world.coordinator.describe(group_id, lambda group: group.state)[1]
 
@@ -231,6 +237,37 @@ class TestWrites:
         assert other.answers == []
         world.replicas.release()
         assert other.take() == 5
+
+    def test_a_stable_fetch_waits_for_no_commit_of_another_group(self) -> None:
+        """That one may wait for long: until enough replicas are in sync."""
+        world = World()
+        client, other = Client(world), Client(world, same_partition(world, "g"))
+        other.commit(6)
+        assert other.take() == NONE
+        world.replicas.holds = True
+        client.commit(5)
+        other.fetch(stable=True)
+        assert other.take() == 6
+        world.replicas.release(ErrorCode.REQUEST_TIMED_OUT)
+        other.fetch(stable=True)
+        assert other.take() == 6
+
+    def test_a_stable_fetch_waits_for_the_end_of_a_transaction_on_its_way(self) -> None:
+        world = World()
+        client = Client(world)
+        log = world.log_of("g")
+        record = SimpleRecord(1, *records.offset_commit("g", "t", 0, CommittedOffset(9, -1, "", 1)))
+        log.append(transactional_batch([record], 4))
+        log.high_watermark = log.log_end_offset
+        world.fail_over()
+        world.replicas.holds = True
+        marker = Marker(4, 0, True, 1, 2)
+        tp = world.tp(world.coordinator.partition_for("g"))
+        world.coordinator.end_transaction(tp, marker, lambda _error: None)
+        client.fetch(stable=True)
+        assert client.answers == []
+        world.replicas.release()
+        assert client.take() == 9
 
     def test_a_stable_fetch_gives_up_when_the_commit_does(self) -> None:
         world = World()
@@ -367,6 +404,41 @@ class TestMoving:
         log.high_watermark = log.log_end_offset
         assert Client(world).fetched() == 7
         assert client.take() == NONE
+
+    def test_offsets_of_groups_that_were_committed_before_are_served_at_once(self) -> None:
+        """The others wait for a replica, maybe for long; these cannot change any more without a new record."""
+        world = World()
+        client, other = Client(world), Client(world, same_partition(world, "g"))
+        client.commit(5)
+        other.commit(6)
+        world.replicas.holds = True
+        client.commit(7)
+        world.fail_over()
+        client.answers.clear()
+        other.answers.clear()
+        assert client.fetched() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert other.fetched() == 6
+        other.fetch(stable=True)
+        assert other.take() == 6
+        log = world.log_of("g")
+        log.high_watermark = log.log_end_offset
+        assert client.fetched() == 7
+
+    @pytest.mark.parametrize("group_id", ["g", "the other"])
+    def test_a_marker_that_is_not_committed_yet_may_change_the_offsets_of_any_group(self, group_id: str) -> None:
+        world = World()
+        other_id = same_partition(world, "g")
+        log = world.log_of("g")
+        log.append(
+            end_txn_marker(
+                ControlType.COMMIT, producer_id=4, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1
+            )
+        )  # fmt: skip
+        world.fail_over()
+        client = Client(world, "g" if group_id == "g" else other_id)
+        assert client.fetched() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        log.high_watermark = log.log_end_offset
+        assert client.fetched() == -1
 
     @pytest.mark.parametrize(("kind", "offset"), [(ControlType.COMMIT, 9), (ControlType.ABORT, 5)])
     def test_a_marker_that_is_not_committed_yet_ends_nothing_after_loading(

@@ -21,15 +21,16 @@ GROUPS: Final = {
     ),
     "offsets-before-they-are-committed": Mutant(
         "broker.coordinators.groups.core",
-        "if self.writes.has_loaded:\n                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
-        "if self.writes.has_loaded and error:\n                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS",
+        "if self.writes.has_loaded and (group_id is None",
+        "if self.writes.has_loaded and error and (group_id is None",
         "the next coordinator serves no offset that a failover may take back",
         "481d872",
         life="haste=1,relays=2,classic=0,consumers=4,pause_ms=50",
     ),
     "groups-before-they-are-committed": Mutant(
         "broker.coordinators.groups.shard",
-        "if not is_committed:\n                self._core.writes.add_loaded(record_offset, lambda: None)",
+        "if not is_committed:\n"
+        "                self._core.writes.add_loaded(record_offset, lambda: None, record.group_id)",
         "assert record_offset >= 0",
         "the next coordinator serves no consumer group that a failover may take back",
         "8636d2b",
@@ -37,8 +38,8 @@ GROUPS: Final = {
     ),
     "loaded-offsets-are-forgotten": Mutant(
         "broker.coordinators.runtime.committed_writes",
-        "self._waiting.append(_Write(lambda _first_offset: on_commit(), None, offset))",
-        "self._waiting.append(_Write(lambda _first_offset: None, None, offset))",
+        "del self._loaded[owner]\n            on_commit()",
+        "del self._loaded[owner]",
         "an offset that was committed as its coordinator moved is kept",
     ),
     "the-join-does-not-wait": Mutant(
