@@ -165,6 +165,7 @@ class ConsumerGroups:
         if not batch:
             self._core.writes.after_all(settled)
         elif not self._core.append_locked(batch, unchanged, settled):
+            self._core.keep_members_locked(group.group_id, turn.timeouts)
             return
         if before:
             self._replace_classic(group)

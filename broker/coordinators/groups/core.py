@@ -17,10 +17,11 @@ Source: Kafka's CoordinatorRuntime, GroupCoordinatorShard (4.3).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from barnabas.broker.coordinators.classic.events import TimerKey
 from barnabas.broker.coordinators.groups.timers import ShardTimers, TimerEntry
 from barnabas.broker.coordinators.runtime.committed_writes import CommittedWrites
 from barnabas.broker.coordinators.runtime.completion import Completion
@@ -29,6 +30,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.consumer.values import Timeout
     from barnabas.broker.coordinators.groups.context import ShardContext
     from barnabas.broker.coordinators.offsets.records import KeyValue
     from barnabas.broker.storage.producers.verification import VerificationGuard
@@ -83,6 +85,12 @@ class ShardCore:
             if self.writes.has_loaded and (group_id is None or self.writes.has_loaded_of(group_id)):
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return error
+
+    def keep_members_locked(self, group_id: str, timeouts: Iterable[Timeout]) -> None:
+        """Start the sessions of members again whose turn the log refused: their heartbeats have come all the same."""
+        for timeout in timeouts:
+            if timeout.kind == "session" and timeout.delay_ms is not None:
+                self.timers.renew(group_id, TimerKey(timeout.kind, timeout.member_id), timeout.delay_ms)
 
     def append_locked(
         self, key_values: Sequence[KeyValue], on_commit: Callable[[int], object], on_settled: Completion[ErrorCode]

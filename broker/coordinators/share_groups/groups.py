@@ -122,6 +122,7 @@ class ShareGroups:
         if not turn.records:
             self._core.writes.after_all(written)
         elif not self.append([(group, turn.records)], written):
+            self._core.keep_members_locked(group.group_id, turn.timeouts)
             return
         if turn.is_rebalance:
             self._core.context.sensors.share_rebalances.record()

@@ -169,6 +169,7 @@ class StreamsGroups:
         elif not self._core.append_locked(batch, unchanged, settled):
             if turn.has_assigned:  # Why: else every heartbeat would assign all tasks again, as long as the log refuses
                 turn.group.assignment_refused_ms = turn.environment.now_ms
+            self._core.keep_members_locked(group_id, turn.timeouts)
             return
         if before:
             self._classic.remove_upgraded(group_id)
