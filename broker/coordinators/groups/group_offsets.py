@@ -287,7 +287,9 @@ class GroupOffsets:
         member = (query.group_id, query.member_id, query.member_epoch)
         if error := self._consumers.fetch_error(*member) or self._streams.fetch_error(*member):
             core.answer_locked(reply, FetchedOffsets(error))
-        elif query.require_stable and (query.group_id in self._busy or self.store.has_pending_of(query.group_id)):
+        elif query.require_stable and (
+            query.group_id in self._busy or self.store.has_open_transactions(query.group_id)
+        ):
             core.writes.after_all(partial(self._fetch_stable, query, reply))
         else:
             self._fetch_now(query, reply)

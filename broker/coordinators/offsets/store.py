@@ -145,10 +145,6 @@ class OffsetStore:
         if current is None or committed.record_offset > current.record_offset:
             self.put(group_id, topic, partition, committed)
 
-    def has_pending_of(self, group_id: str) -> bool:
-        """Return whether an open transaction has an offset of the group."""
-        return group_id in self._open
-
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Return whether an open transaction has an offset for the partition."""
         return TopicPartition(topic, partition) in self._open.get(group_id, {})
