@@ -30,7 +30,13 @@ from barnabas.broker.coordinators.transactions.shard import (
     TransactionContext,
     TransactionShard,
 )
-from barnabas.broker.coordinators.transactions.transaction import DEAD, Producer, TxnData, TxnState
+from barnabas.broker.coordinators.transactions.transaction import (
+    DEAD,
+    TWO_PHASE_TIMEOUT_MS,
+    Producer,
+    TxnData,
+    TxnState,
+)
 from barnabas.broker.metadata.metadata_cache import TRANSACTION_STATE_TOPIC
 from barnabas.common.regex.pattern import PatternError, matching_names
 from barnabas.common.topic_partition import TopicPartition
@@ -50,7 +56,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.transaction")
 
 FEATURE: Final = "transaction.version"
-TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1  # a two-phase transaction never times out
 RETRY_MS: Final = 500
 
 

@@ -41,6 +41,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
+TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1  # a two-phase transaction never times out
 EPOCH_MAX: Final = 2**15 - 1
 LAST_EPOCH: Final = EPOCH_MAX - 1  # the last one of a producer; one more is reserved for fencing it
 
@@ -299,7 +300,9 @@ class Transaction:
     def is_timed_out(self, now_ms: int) -> bool:
         """Return whether a transaction is open for longer than its timeout."""
         data = self.data
-        return self.pending is None and data.state is ONGOING and data.start_ms + data.timeout_ms < now_ms
+        if self.pending is not None or data.state is not ONGOING or data.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+            return False
+        return data.start_ms + data.timeout_ms < now_ms
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
         """Return whether the id was idle for `expiration_ms`, so that it may be removed."""

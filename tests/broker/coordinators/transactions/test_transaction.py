@@ -12,6 +12,7 @@ from barnabas.broker.coordinators.transactions.transaction import (
     MAY_FOLLOW,
     NO_EPOCH,
     PREPARED,
+    TWO_PHASE_TIMEOUT_MS,
     Producer,
     Transaction,
     TxnData,
@@ -321,6 +322,10 @@ class TestFencing:
         write(transaction, transaction.fence(ids(), 0, 901))
         assert not transaction.is_timed_out(10_000)
         assert outcome(end(True), transaction) == "FENCED"
+
+    def test_a_two_phase_transaction_never_times_out(self) -> None:
+        transaction = in_state(TxnState.ONGOING, start_ms=500, timeout_ms=TWO_PHASE_TIMEOUT_MS)
+        assert not transaction.is_timed_out(2**40)
 
     def test_a_fence_that_could_not_be_written_raises_the_epoch_no_further(self) -> None:
         transaction = in_state(TxnState.ONGOING)
