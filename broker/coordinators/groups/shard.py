@@ -473,7 +473,7 @@ class Shard:
     def describe_consumer_group(self, group_id: str, read: Callable[[ConsumerGroup], T]) -> T:
         """Have `read` read a consumer group under the lock; returns its result. Raises ApiError."""
         with self._lock:
-            if error := self._core.committed_gate_locked():
+            if error := self._core.committed_gate_locked(group_id):
                 raise ApiError(error)
             if refusal := self._other_kind_locked(group_id):
                 raise refusal
@@ -482,14 +482,14 @@ class Shard:
     def describe_share_group(self, group_id: str, read: Callable[[ShareGroup], T]) -> T:
         """Have `read` read a share group under the lock; returns its result. Raises ApiError."""
         with self._lock:
-            if error := self._core.committed_gate_locked():
+            if error := self._core.committed_gate_locked(group_id):
                 raise ApiError(error)
             return read(self._shares.find(group_id))
 
     def describe_streams_group(self, group_id: str, read: Callable[[StreamsGroup], T]) -> T:
         """Have `read` read a streams group under the lock; returns its result. Raises ApiError."""
         with self._lock:
-            if error := self._core.committed_gate_locked():
+            if error := self._core.committed_gate_locked(group_id):
                 raise ApiError(error)
             return read(self._streams.find(group_id))
 

@@ -33,7 +33,7 @@ from barnabas.broker.coordinators.transactions.transaction import Producer
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.table import catalogue
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker, iter_headers
 from barnabas.protocol.records.compression import CompressionType
 from tests.broker.coordinators.fake_log import World, snapshot, transactional_batch
@@ -423,6 +423,20 @@ class TestMoving:
         log = world.log_of("g")
         log.high_watermark = log.log_end_offset
         assert client.fetched() == 7
+
+    def test_modern_groups_that_were_committed_before_are_described_at_once(self) -> None:
+        world = World()
+        world.cache.snapshot = snapshot({"t": 1})
+        other = same_partition(world, "g")
+        beat = Heartbeat("m", 0, None, None, 1000, frozenset("t"), owned={})
+        world.coordinator.consumer_heartbeat(other, beat, lambda _answer: None)
+        world.replicas.holds = True
+        world.coordinator.consumer_heartbeat("g", beat, lambda _answer: None)
+        world.fail_over()
+        assert world.coordinator.describe_consumer_group(other, lambda group: group.epoch) == 2
+        with pytest.raises(ApiError) as raised:
+            world.coordinator.describe_consumer_group("g", lambda group: group.epoch)
+        assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     @pytest.mark.parametrize("group_id", ["g", "the other"])
     def test_a_marker_that_is_not_committed_yet_may_change_the_offsets_of_any_group(self, group_id: str) -> None:
