@@ -434,7 +434,7 @@ def parse_overrides(value: str | Mapping[str, int] | Iterable[str] | None) -> di
     for item in items:
         if item.strip():
             host, _, limit = item.strip().rpartition(":")
-            overrides[host.strip("[]")] = int(limit)
+            overrides[host.strip().strip("[]")] = int(limit)
     return overrides
 
 

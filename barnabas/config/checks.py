@@ -216,7 +216,7 @@ def _check_network(state: Mapping[str, Any]) -> None:
             f"Invalid value {item} for configuration max.connections.per.ip.overrides: expected host:count",
         )
         _require(
-            _HOST_CHARACTERS.issuperset(host),
+            _HOST_CHARACTERS.issuperset(host.strip().strip("[]")),
             f"max.connections.per.ip.overrides contains invalid addresses : {host}",
         )
     _require(

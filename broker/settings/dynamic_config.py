@@ -255,9 +255,25 @@ class DynamicConfig:
             self._check_broker_text(name, key_name, text)
         cluster = wanted if name == ALL_BROKERS else self.usable_overrides(ALL_BROKERS)
         own = self.usable_overrides(str(self.broker_id)) if name == ALL_BROKERS else wanted
-        changed = self._file.with_overrides(self._live({**cluster, **own}))
+        changed = self._changed(self._live({**cluster, **own}))
         for check in self._checks:
             check(changed)
+
+    def _changed(self, texts: Mapping[str, str]) -> Config:
+        """Return the config with these settings; raises ConfigError. Stored ones that are ignored block no change."""
+        try:
+            return self._file.with_overrides(texts)
+        except ConfigError:
+            in_force = self.config.current
+            stored = {**self.cluster_overrides(), **self.broker_overrides()}
+            kept = {
+                name: text
+                for name, text in texts.items()
+                if text in (in_force.get(name), None) or stored.get(name) != text
+            }
+            if len(kept) == len(texts):
+                raise
+            return self._file.with_overrides(kept)
 
     def usable_overrides(self, name: str) -> dict[str, str]:
         """Return the configs of a broker resource, without those that `check_broker_change` would refuse by themselves.

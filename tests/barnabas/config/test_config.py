@@ -343,7 +343,7 @@ def test_only_listeners_that_are_there_start_early() -> None:
 def test_an_empty_override_of_an_address_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="expected host:count"):
         broker(max_connections_per_ip_overrides=value)
-    assert broker(max_connections_per_ip_overrides="a:1, b:2,").max_connections_per_ip_overrides
+    assert broker(max_connections_per_ip_overrides="a:1, [::1] : 2,").max_connections_per_ip_overrides
 
 
 def test_a_broker_may_advertise_a_controllers_listener() -> None:

@@ -121,6 +121,18 @@ def test_unusable_values_are_ignored(dynamic: DynamicConfig, caplog: pytest.LogC
     assert "conflict" in caplog.text
 
 
+def test_a_stored_value_that_contradicts_another_blocks_no_other_change(dynamic: DynamicConfig) -> None:
+    stored = {"log.cleaner.min.compaction.lag.ms": "9"}
+    dynamic.apply_records([record(BROKER, "", name, text) for name, text in stored.items()], is_full=False)
+    stored["log.cleaner.max.compaction.lag.ms"] = "8"  # a controller of an older release accepted it
+    dynamic.apply_records([record(BROKER, "", name, text) for name, text in stored.items()], is_full=False)
+    dynamic.check_broker_change("", {**stored, "num.io.threads": "9"})
+    dynamic.check_broker_change("1", {"num.io.threads": "9"})
+    for contradiction in ("7", "6"):
+        with pytest.raises(ConfigError, match="conflict"):
+            dynamic.check_broker_change("", {**stored, "log.cleaner.max.compaction.lag.ms": contradiction})
+
+
 @pytest.mark.parametrize("is_full", [True, False])
 def test_only_what_cannot_be_used_is_without_effect(
     dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture, is_full: bool
