@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from barnabas.broker.coordinators.classic import events as ev
 from barnabas.broker.coordinators.classic.group import Group
@@ -46,6 +46,7 @@ log = logging.getLogger("barnabas.group")
 AnyOffsetGroup: TypeAlias = "Group | ConsumerGroup | StreamsGroup"
 
 GROUP_ID_NOT_FOUND_FROM = 9  # OffsetCommit version
+BATCH_BYTES_MAX: Final = 512 * 1024  # of the keys in a batch of tombstones; far below any max.message.bytes
 
 
 @dataclass(slots=True, frozen=True)
@@ -92,6 +93,14 @@ class DeletedOffsets:
 
     error: ErrorCode
     errors: Mapping[str, ErrorCode] = field(default_factory=dict)  # by topic
+
+
+class _Removal(NamedTuple):
+    """One batch of tombstones, and what it removes."""
+
+    tombstones: list[records.KeyValue]
+    offsets: list[tuple[str, TopicPartition]]
+    groups: list[str]
 
 
 class GroupOffsets:
@@ -440,22 +449,54 @@ class GroupOffsets:
         deleted_groups: Iterable[str],
         settled: Completion[ErrorCode],
     ) -> None:
-        """Write tombstones; groups are dropped at once, offsets when their tombstones are committed."""
-        batch = [records.offset_tombstone(group_id, tp.topic, tp.partition) for group_id, tp in doomed]
-        for group_id in deleted_groups:
-            batch += self._part_of(group_id).tombstones(group_id)
-        if not batch:
-            settled(ErrorCode.NONE)
-            return
+        """Write tombstones; groups are dropped at once, offsets when their tombstones are committed.
 
-        def apply(_first_offset: int) -> None:
-            for group_id, tp in doomed:
-                self.store.remove(group_id, tp.topic, tp.partition)
+        Many tombstones become several batches, since the log refuses a batch that is too large. They do not depend on
+        each other: if the log refuses one, what was written before it is removed.
+        """
+        removals = self._removals(doomed, deleted_groups)
+        errors: list[ErrorCode] = []  # of the batches that were handed to the log; each is reported after this call
+        count = 0
 
-        if self._core.append_locked(batch, apply, settled):
-            for group_id in deleted_groups:
+        def batch_settled(error: ErrorCode) -> None:
+            errors.append(error)
+            if len(errors) == count:
+                settled(next((error for error in errors if error), ErrorCode.NONE))
+
+        for removal in removals:
+            count += 1
+            if not self._core.append_locked(removal.tombstones, partial(self._removed, removal.offsets), batch_settled):
+                break
+            for group_id in removal.groups:
                 self._core.timers.stop_group(group_id)
                 self._part_of(group_id).forget(group_id)
+        if not removals:
+            settled(ErrorCode.NONE)
+
+    def _removed(self, offsets: Sequence[tuple[str, TopicPartition]], _first_offset: int) -> None:
+        for group_id, tp in offsets:
+            self.store.remove(group_id, tp.topic, tp.partition)
+
+    def _removals(self, doomed: Sequence[tuple[str, TopicPartition]], deleted_groups: Iterable[str]) -> list[_Removal]:
+        """Return the batches that remove these offsets, and then these groups."""
+        removals: list[_Removal] = []
+        size = BATCH_BYTES_MAX
+
+        def batch_for(tombstones: Sequence[records.KeyValue]) -> _Removal:
+            nonlocal size
+            more = sum(len(key) for key, _ in tombstones)
+            if size + more > BATCH_BYTES_MAX:
+                removals.append(_Removal([], [], []))
+                size = 0
+            size += more
+            removals[-1].tombstones.extend(tombstones)
+            return removals[-1]
+
+        for group_id, tp in doomed:
+            batch_for([records.offset_tombstone(group_id, tp.topic, tp.partition)]).offsets.append((group_id, tp))
+        for group_id in deleted_groups:
+            batch_for(self._part_of(group_id).tombstones(group_id)).groups.append(group_id)
+        return removals
 
     # Groups
 

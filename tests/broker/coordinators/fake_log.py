@@ -66,6 +66,9 @@ class FakeLog:
         ]
 
 
+MAX_MESSAGE_BYTES = 1_048_588  # the default of max.message.bytes
+
+
 @dataclass
 class FakeReplicaManager:
     """Appends commit at once, unless `holds`; then `release` says how they ended."""
@@ -86,8 +89,8 @@ class FakeReplicaManager:
         moved: set[Any] | None = None, transaction_version: int = 0, guard: Any = None,
     ) -> int:  # fmt: skip
         assert timeout_ms == 5000
-        if self.refuses:
-            raise ApiError(self.refuses)
+        if self.refuses or len(batch) > MAX_MESSAGE_BYTES:
+            raise ApiError(self.refuses or ErrorCode.MESSAGE_TOO_LARGE)
         log: FakeLog = self.partition(tp).log
         first = log.append(batch)
         assert moved is not None, "the shard holds its lock"

@@ -760,6 +760,66 @@ class TestRemoval:
         assert client.take().generation_id == 1
 
 
+class TestManyTombstones:
+    """More than one record batch may hold: the log refuses a batch that is too large."""
+
+    COUNT = 6000
+    TOPIC = "t" * 200
+
+    @pytest.fixture
+    def world(self) -> World:
+        world = World(offsets_retention_minutes=15)
+        who = Committer("g", "", None, -1, 8)
+        for start in range(0, self.COUNT, 1000):
+            commits = [
+                OffsetCommit(self.TOPIC, p, CommittedOffset(1, 1, "", world.coordinator.now_ms))
+                for p in range(start, start + 1000)
+            ]
+            world.coordinator.commit_offsets(who, commits, lambda _error: None)
+        assert world.registry_value(catalogue.NUM_OFFSETS) == self.COUNT
+        return world
+
+    def test_expiry(self, world: World) -> None:
+        world.clock.advance_ms(900_001)
+        world.coordinator.expire()
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 0
+        assert world.coordinator.list_groups([]) == (NONE, [])
+        world.fail_over()
+        assert (world.registry_value(catalogue.NUM_OFFSETS), world.coordinator.list_groups([])) == (0, (NONE, []))
+
+    def test_a_deleted_topic(self, world: World) -> None:
+        world.coordinator.on_metadata_update({self.TOPIC: b"t" * 16})
+        world.coordinator.run_pending_jobs()
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 0
+
+    def test_a_deleted_group(self, world: World) -> None:
+        answers: list[Any] = []
+        world.replicas.holds = True
+        world.coordinator.delete_groups(["g"], answers.append)
+        assert answers == []
+        world.replicas.release()
+        assert answers == [{"g": NONE}]
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 0
+
+    def test_it_is_answered_once_with_the_first_error(self, world: World) -> None:
+        answers: list[Any] = []
+        append = world.replicas.append_internal
+        batches: list[bytes] = []
+
+        def append_two(tp: TopicPartition, batch: bytes, *arguments: Any, **options: Any) -> int:
+            batches.append(batch)
+            world.replicas.refuses = ErrorCode.NOT_ENOUGH_REPLICAS if len(batches) == 2 else NONE
+            return append(tp, batch, *arguments, **options)
+
+        world.replicas.append_internal = append_two  # type: ignore[method-assign]
+        world.coordinator.delete_groups(["g"], answers.append)
+        assert (answers, len(batches)) == ([{"g": ErrorCode.COORDINATOR_NOT_AVAILABLE}], 2)
+        assert 0 < world.registry_value(catalogue.NUM_OFFSETS) < self.COUNT
+        world.coordinator.delete_groups(["g"], answers.append)
+        assert answers.pop() == {"g": NONE}
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 0
+
+
 class TestExpressions:
     """Of consumer groups: another thread matches them."""
 
