@@ -185,13 +185,10 @@ class ShareGroups:
 
     def forget_topics(self, topic_ids: Collection[bytes]) -> None:
         """Remove deleted topics from all groups. The share coordinators delete their state by themselves."""
-        changes: list[tuple[ShareGroup, list[v.Record]]] = []
         for group in self.groups.values():
             after = parts.forget(group.partitions, topic_ids)
-            if after != group.partitions:
-                changes.append((group, [v.StatePartitions(after)]))
-        if changes:
-            self.append(changes, log_failure)
+            if after != group.partitions:  # Why one by one: the log may refuse the records of all groups as too large
+                self.append([(group, [v.StatePartitions(after)])], log_failure)
 
     def _replaced(self) -> set[bytes]:
         """Return the topics whose names belong to other topics now."""

@@ -23,6 +23,7 @@ from barnabas.broker.coordinators.share_groups.values import (
     Heartbeat,
     HeartbeatResult,
     SharePartitions,
+    StatePartitions,
     TopicPart,
 )
 from barnabas.broker.coordinators.share_state.values import SharePartitionKey
@@ -33,6 +34,10 @@ from tests.broker.coordinators.fake_log import World, snapshot
 T, U = b"t" * 16, b"u" * 16
 NAMES = frozenset("t")
 BOTH = {T: TopicPart("t", frozenset({0, 1}))}
+
+
+def unwanted(_error: ErrorCode) -> None:
+    """An answer that does not matter."""
 
 
 class ShareWorld(World):
@@ -320,6 +325,21 @@ class TestOtherKinds:
 
 
 class TestTopics:
+    def test_many_groups_forget_a_deleted_topic(self, world: ShareWorld) -> None:
+        """The log refuses a batch that is too large, so the records of all do not go into one."""
+        world.cache.snapshot = snapshot({"t": 3000, "u": 1})
+        shard = world.coordinator.shard_of("g")
+        ids = [f"g{n}" for n in range(400) if world.coordinator.shard_of(f"g{n}") is shard][:100]
+        known = {T: TopicPart("t", frozenset(range(3000))), U: TopicPart("u", frozenset({0}))}
+        found = [GroupEpoch(1), StatePartitions(SharePartitions(initialized=known))]
+        for group_id in ids:
+            group = ShareGroup(group_id)
+            shard.change_shares(lambda shares, one=group: shares.append([(one, found)], unwanted), unwanted)
+        world.cache.snapshot = snapshot({"t": 3000})
+        world.coordinator.on_metadata_update({"u": U})
+        world.coordinator.run_pending_jobs()
+        assert [group.partitions.initialized.keys() for group in shard.share_groups.values()] == [{T}] * len(ids)
+
     def test_a_deleted_topic_is_forgotten(self, world: ShareWorld) -> None:
         world.stable()
         world.cache.snapshot = snapshot({"u": 1, "__consumer_offsets": 2})
