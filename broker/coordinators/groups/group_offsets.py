@@ -46,7 +46,7 @@ log = logging.getLogger("barnabas.group")
 AnyOffsetGroup: TypeAlias = "Group | ConsumerGroup | StreamsGroup"
 
 GROUP_ID_NOT_FOUND_FROM = 9  # OffsetCommit version
-BATCH_BYTES_MAX: Final = 512 * 1024  # of the keys in a batch of tombstones; far below any max.message.bytes
+BATCH_BYTES_MAX: Final = 64 * 1024  # of the keys in a batch of tombstones; below any sensible max.message.bytes
 
 
 @dataclass(slots=True, frozen=True)
