@@ -146,7 +146,11 @@ def _check_offset_reset(name: str, value: Any) -> None:
         return
     duration_ms = parse_duration_ms(value.removeprefix(BY_DURATION)) if value.startswith(BY_DURATION) else None
     if duration_ms is None or duration_ms < 0:
-        raise invalid(name, value, "Invalid value. Must be one of: latest, earliest, by_duration:PnDTnHnMn.nS")
+        text = (
+            f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest' or of "
+            "the format 'by_duration:<PnDTnHnMn.nS>'."
+        )
+        raise invalid(name, value, text)
 
 
 GZIP_LEVEL: Final = Validator("[1,...,9] or -1", _check_gzip_level)

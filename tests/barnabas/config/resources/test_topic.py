@@ -107,5 +107,6 @@ def test_share_groups_begin_at_a_duration_before(duration: str) -> None:
 
 @pytest.mark.parametrize("value", ["BY_DURATION:PT1S", "by_duration:PT-1S", "by_duration:", "by_duration", "Latest"])
 def test_share_groups_begin_at_no_other_place(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"Must be one of: latest, earliest, by_duration:PnDTnHnMn\.nS"):
+    text = r"must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn\.nS>'"
+    with pytest.raises(ConfigError, match=text):
         CONFIG.validate_group({"share.auto.offset.reset": value})
