@@ -355,10 +355,13 @@ class DynamicConfig:
         return any(not is_login or protocol.startswith("SASL_") for protocol in protocols)
 
     def _check_key(self, key: Key | None, name: str, *, per_broker: bool) -> None:
+        of_one_broker = f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
         if key is None:
-            if protects(name) is None:
-                return  # as in Kafka: an unknown key may belong to a plug-in
-            raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
+            if protects(name) is not None:
+                raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
+            if not per_broker and listener_of(name) is not None:
+                raise ConfigError(of_one_broker)
+            return  # as in Kafka: an unknown key may belong to a plug-in
         if name in SSL_STORE_KEYS:
             raise ConfigError(
                 "These security configs can be dynamically updated only per-listener using the listener prefix: "
@@ -366,9 +369,7 @@ class DynamicConfig:
             )
         is_of_listener = name != key.name and key.name not in LISTENER_LIMITS
         if not per_broker and (is_of_listener or key.mode is Mode.PER_BROKER):
-            raise ConfigError(
-                f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
-            )
+            raise ConfigError(of_one_broker)
         if key.name not in DYNAMIC_KEYS and _live_row(name) is None:
             raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
         if is_for_logins(key.name) and key.name not in RENEWAL_KEYS and not self._has_use(name):

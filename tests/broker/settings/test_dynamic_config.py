@@ -242,6 +242,13 @@ def test_logins_are_set_for_one_broker(name: str) -> None:
         dynamic.check_broker_change("", {name: "1"})
 
 
+def test_an_unknown_setting_of_a_listener_is_for_one_broker(dynamic: DynamicConfig) -> None:
+    dynamic.check_broker_change("", {"my.plugin": "1"})
+    dynamic.check_broker_change("1", {"listener.name.plaintext.my.plugin": "1"})
+    with pytest.raises(ConfigError, match=r"at default cluster level, .*: \[listener\.name\.plaintext\.my\.plugin\]"):
+        dynamic.check_broker_change("", {"listener.name.plaintext.my.plugin": "1"})
+
+
 def test_a_listener_that_is_gone_or_lost_its_logins_breaks_no_other_setting(
     dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
