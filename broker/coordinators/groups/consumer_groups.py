@@ -244,11 +244,14 @@ class ConsumerGroups:
         core = self._core
         if not core.life.is_active:
             return
-        image = core.context.consumers.watch.latest()  # the topics of now: the job may have waited
-        topics = [name for name in image.snapshot.topics if can_describe is None or can_describe(name)]
-        wanted = takewhile(lambda _regex: core.life.is_active, regexes)
-        resolved = resolve(wanted, topics, image.number, core.now_ms())
-        core.lock.post(partial(self._matched, group_id, resolved))
+        resolved: dict[str, v.ResolvedRegex] = {}
+        try:
+            image = core.context.consumers.watch.latest()  # the topics of now: the job may have waited
+            topics = [name for name in image.snapshot.topics if can_describe is None or can_describe(name)]
+            wanted = takewhile(lambda _regex: core.life.is_active, regexes)
+            resolved = resolve(wanted, topics, image.number, core.now_ms())
+        finally:  # Why also after a failure: else the group would wait for this match for ever
+            core.lock.post(partial(self._matched, group_id, resolved))
 
     def _matched(self, group_id: str, resolved: dict[str, v.ResolvedRegex]) -> None:
         group = self.groups.get(group_id)

@@ -843,6 +843,21 @@ class TestExpressions:
         assert resolved.topics == {"t", "v"}
         assert resolved.version == world.coordinator._context.consumers.watch.latest().number
 
+    def test_a_match_that_fails_is_tried_again(self) -> None:
+        world = World()
+        world.cache.snapshot = snapshot({"t": 1})
+
+        def fails(_topic: str) -> bool:
+            raise RuntimeError("the authorizer")
+
+        self.join(world, "a", "t", fails)
+        with pytest.raises(RuntimeError):  # the thread logs it
+            world.coordinator.run_pending_jobs()
+        self.join(world, "a", "t")
+        world.coordinator.run_pending_jobs()
+        (resolved,) = world.coordinator.shard_of("g").consumer_groups["g"].resolved_regexes.values()
+        assert resolved.topics == {"t"}
+
     def test_none_is_matched_for_a_shard_that_has_ended(self) -> None:
         """A stop of the broker waits for the thread."""
         world = World()
