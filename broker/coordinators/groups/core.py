@@ -87,10 +87,16 @@ class ShardCore:
         return error
 
     def keep_members_locked(self, group_id: str, timeouts: Iterable[Timeout]) -> None:
-        """Start the sessions of members again whose turn the log refused: their heartbeats have come all the same."""
+        """Keep the members whose turn the log refused: their heartbeats have come all the same.
+
+        Their sessions start again, and who has revoked in time is no longer waited for.
+        """
         for timeout in timeouts:
+            key = TimerKey(timeout.kind, timeout.member_id)
             if timeout.kind == "session" and timeout.delay_ms is not None:
-                self.timers.renew(group_id, TimerKey(timeout.kind, timeout.member_id), timeout.delay_ms)
+                self.timers.renew(group_id, key, timeout.delay_ms)
+            elif timeout.kind == "rebalance" and timeout.delay_ms is None:
+                self.timers.stop(group_id, key)
 
     def append_locked(
         self, key_values: Sequence[KeyValue], on_commit: Callable[[int], object], on_settled: Completion[ErrorCode]

@@ -107,7 +107,8 @@ class GroupOffsets:
     """The offsets of all groups of a shard."""
 
     __slots__ = (
-        "_busy", "_classic", "_consumers", "_core", "_former_ids", "_on_their_way", "_shares", "_streams", "store",
+        "_busy", "_classic", "_consumers", "_core", "_former_ids", "_markers_on_their_way", "_on_their_way", "_shares",
+        "_streams", "store",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +128,7 @@ class GroupOffsets:
         #: The commits that are in the log and not in the store yet, each with its group; in log order.
         self._on_their_way: deque[tuple[str, Sequence[OffsetCommit]]] = deque()
         self._busy: Counter[str] = Counter()  # the number of commits on their way, by group
+        self._markers_on_their_way = 0
         self._former_ids: dict[str, bytes] = {}  # what `remove_former` has to look at again
 
     # Life
@@ -167,6 +169,7 @@ class GroupOffsets:
         self.store = OffsetStore()
         self._on_their_way.clear()
         self._busy.clear()
+        self._markers_on_their_way = 0
 
     # Commits
 
@@ -211,11 +214,16 @@ class GroupOffsets:
     def end_transaction(self, marker: Marker, timestamp_ms: int, reply: Completion[ErrorCode]) -> None:
         """Write the marker of a transaction; its offsets are committed or dropped with it."""
         core = self._core
-        core.append_batch_locked(
-            marker.batch(timestamp_ms), 1,
-            lambda _offset: self.store.end_transaction(marker.producer_id, marker.is_commit),
+        self._markers_on_their_way += 1
+        if not core.append_batch_locked(
+            marker.batch(timestamp_ms), 1, partial(self._apply_marker, marker),
             partial(core.answer_locked, reply), transaction_version=marker.transaction_version,
-        )  # fmt: skip
+        ):  # fmt: skip
+            self._markers_on_their_way -= 1
+
+    def _apply_marker(self, marker: Marker, _offset: int) -> None:
+        self._markers_on_their_way -= 1
+        self.store.end_transaction(marker.producer_id, marker.is_commit)
 
     def _apply_commits(self, group_id: str, commits: Sequence[OffsetCommit], first_offset: int) -> None:
         self._begin_apply(group_id, len(commits))
@@ -297,7 +305,8 @@ class GroupOffsets:
         if error := self._consumers.fetch_error(*member) or self._streams.fetch_error(*member):
             core.answer_locked(reply, FetchedOffsets(error))
         elif query.require_stable and (
-            query.group_id in self._busy or self.store.has_open_transactions(query.group_id)
+            query.group_id in self._busy
+            or (self._markers_on_their_way and self.store.has_open_transactions(query.group_id))
         ):
             core.writes.after_all(partial(self._fetch_stable, query, reply))
         else:

@@ -306,16 +306,19 @@ class Shard:
         with self._lock:
             if error := self._core.committed_gate_locked():
                 times = self._core.context.consumers.times_of(group_id)
-                self._keep_member_locked(group_id, request.member_id, times.session_timeout_ms)
+                self._keep_member_locked(group_id, request, times.session_timeout_ms)
                 self._core.answer_locked(reply, ApiError(error))
             elif refusal := self._other_kind_locked(group_id):
                 self._core.answer_locked(reply, refusal)
             else:
                 self._consumers.heartbeat(group_id, request, reply)
 
-    def _keep_member_locked(self, group_id: str, member_id: str, session_timeout_ms: int) -> None:
+    def _keep_member_locked(
+        self, group_id: str, request: Heartbeat | ShareHeartbeat | StreamsHeartbeat, session_timeout_ms: int
+    ) -> None:
         """Start the session of a member again: its heartbeat has come, although it cannot be answered yet."""
-        self._core.timers.renew(group_id, ev.TimerKey("session", member_id), session_timeout_ms)
+        if request.epoch >= 0:  # it does not leave
+            self._core.timers.renew(group_id, ev.TimerKey("session", request.member_id), session_timeout_ms)
 
     def _other_kind_locked(self, group_id: str) -> ApiError | None:
         """Return why this is no id of a consumer group, if a share group or a streams group has it."""
@@ -330,7 +333,7 @@ class Shard:
         with self._lock:
             if error := self._core.committed_gate_locked():
                 config = self._core.context.streams.config_of(group_id)
-                self._keep_member_locked(group_id, request.member_id, config.session_timeout_ms)
+                self._keep_member_locked(group_id, request, config.session_timeout_ms)
                 self._core.answer_locked(reply, ApiError(error))
             else:
                 self._streams.heartbeat(group_id, request, reply)
@@ -342,7 +345,7 @@ class Shard:
         with self._lock:
             if error := self._core.committed_gate_locked():
                 times = self._core.context.shares.times_of(group_id)
-                self._keep_member_locked(group_id, request.member_id, times.session_timeout_ms)
+                self._keep_member_locked(group_id, request, times.session_timeout_ms)
                 self._core.answer_locked(reply, ApiError(error))
             else:
                 self._shares.heartbeat(group_id, request, reply)

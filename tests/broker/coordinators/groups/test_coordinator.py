@@ -252,6 +252,22 @@ class TestWrites:
         other.fetch(stable=True)
         assert other.take() == 6
 
+    def test_a_stable_fetch_beside_an_open_transaction_waits_for_no_other_group(self) -> None:
+        world = World()
+        client, other = Client(world), Client(world, same_partition(world, "g"))
+        log = world.log_of("g")
+        record = SimpleRecord(1, *records.offset_commit("g", "t", 1, CommittedOffset(9, -1, "", 1)))
+        log.append(transactional_batch([record], 4))
+        log.high_watermark = log.log_end_offset
+        client.commit(3)
+        assert client.take() == NONE
+        world.replicas.holds = True
+        other.commit(7)
+        world.fail_over()
+        client = Client(world)
+        client.fetch(stable=True)
+        assert client.take() == 3
+
     def test_a_stable_fetch_waits_for_the_end_of_a_transaction_on_its_way(self) -> None:
         world = World()
         client = Client(world)
