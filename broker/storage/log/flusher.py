@@ -52,8 +52,9 @@ class LogFlusher:
     def _flush_to(self, offset: int) -> bool:
         """Flush once; return false if segments were removed meanwhile, so that what is left must be flushed again."""
         state = self._state
-        truncations = state.truncation_count
-        recovery_point = state.recovery_point
+        with state.lock:  # a truncation changes both
+            truncations = state.truncation_count
+            recovery_point = state.recovery_point
         pending = self._unflushed_segments(recovery_point, offset)
         if not pending:
             return True
@@ -70,8 +71,11 @@ class LogFlusher:
             raise state.fail(error) from error
         with state.lock:
             state.last_flushed_ms = state.clock.wall_ms()
-            if state.truncation_count == truncations:  # otherwise records that replaced cut ones may be unflushed
+            if state.truncation_count == truncations:
                 state.recovery_point = max(state.recovery_point, min(offset, state.end.offset))
+            else:  # records that replaced cut ones may be unflushed, also in a segment that was flushed here
+                for segment in pending:
+                    segment.indexes_flushed = False
         if self.on_flush is not None:
             self.on_flush((state.clock.monotonic_ns() - started_ns) / NS_PER_MS)
         return True

@@ -161,7 +161,8 @@ class SegmentKeeper:
         state = self._state
         state.recent = NOTHING_RECENT
         state.truncation_count += 1
-        gone = [segment for segment in state.segments if segment.base_offset > offset]
+        # Why the last one first: a crash in between must leave no hole.
+        gone = [segment for segment in reversed(state.segments.all) if segment.base_offset > offset]
         if gone:
             self._remove_locked(gone)
             # Why: after a power cut they must not follow what is written from now on.
@@ -194,7 +195,8 @@ class SegmentKeeper:
         for segment in old:
             segment.mark_deleted()
         state.segments = SegmentList([self._new_segment(offset)])
-        state.fs.fsync_dir(state.directory)  # as in `_cut_locked`
+        if any(segment.size for segment in old):
+            state.fs.fsync_dir(state.directory)  # as in `_cut_locked`; a new replica has nothing that could come back
         self._delete_later(old)
         state.leader_epochs.clear()
         state.producer_state.truncate_fully_and_start_at(offset)

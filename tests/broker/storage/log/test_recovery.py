@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import random
 import struct
+import threading
 from pathlib import Path
 
 import pytest
 
 from barnabas.broker.storage.directories.checksums import add_to_entries
+from barnabas.broker.storage.log.flusher import LogFlusher
 from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.segments.segment import LogSegment
 from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.protocol.errors import ApiError
@@ -422,3 +425,94 @@ def test_a_power_cut_leaves_a_prefix_after_a_truncation_without_checkpoint(bench
     assert contents(target) == expected[: target.log_end_offset]
     assert target.log_end_offset >= 3
     assert target.leader_epoch_cache.entries == [(1, 0), (5, 3)][: 1 if target.log_end_offset == 3 else 2]
+
+
+def test_a_truncation_that_is_interrupted_leaves_no_hole() -> None:
+    """Recovery begins at the recovery point, so it would not see a hole below it."""
+    for failing in range(1, 100):
+        memory = MemoryFileSystem()
+        disk = FaultyFileSystem(memory)
+        bench = Bench(disk)
+        segment_bytes = 10 * len(bench.batch("v0"))
+        target = bench.open(segment_bytes=segment_bytes)
+        for number in range(30):
+            bench.append(target, f"v{number % 10}", leader_epoch=1)
+        target.flush()
+        bench.scheduler.run_due()
+        disk.operations, disk.fail_at = 0, failing
+        try:
+            target.truncate_to(3)
+        except ApiError:
+            pass
+        else:
+            if disk.operations < failing:
+                break
+        for after, may_have_holes in ((memory.kill(), False), (memory.crash(random.Random(failing)), True)):
+            again = Bench(after).open(recovery_point=30, may_have_holes=may_have_holes, segment_bytes=segment_bytes)
+            assert [offset for offset, _ in contents(again)] == list(range(again.log_end_offset)), failing
+    assert failing > 5
+
+
+def test_a_truncation_into_a_segment_that_is_being_flushed_has_it_flushed_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is appended after the cut is not on disk, although the flush ends after it."""
+    segment_bytes = 10 * len(bench.batch("v0"))
+    target = bench.open(segment_bytes=segment_bytes)
+    for number in range(15):
+        bench.append(target, f"v{number % 10}", leader_epoch=1)
+    flush_data = LogSegment.flush_data
+
+    def cut(segment: LogSegment) -> None:
+        monkeypatch.undo()
+        flush_data(segment)
+        target.truncate_to(3)
+
+    monkeypatch.setattr(LogSegment, "flush_data", cut)
+    bench.scheduler.run_due()  # the flush of the first segment
+    target.note_checkpointed(target.point_to_checkpoint())
+    for number in range(3, 25):
+        bench.append(target, f"w{number % 10}", leader_epoch=5)
+    bench.scheduler.run_due()
+    assert (target.segments.bases, target.recovery_point) == ((0, 10, 20), 20)
+    assert isinstance(bench.fs, MemoryFileSystem)
+    for seed in range(5):
+        after = Bench(bench.fs.crash(random.Random(seed)))
+        again = after.open(recovery_point=20, may_have_holes=True, segment_bytes=segment_bytes)
+        assert [offset for offset, _ in contents(again)] == list(range(again.log_end_offset))
+        assert again.log_end_offset >= 20
+
+
+def test_a_flush_waits_for_a_truncation_that_is_under_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would count the records that replace the cut ones as flushed."""
+    target = bench.open(segment_bytes=10 * len(bench.batch("v0")))
+    for number in range(30):
+        bench.append(target, f"v{number % 10}", leader_epoch=1)
+    flush = threading.Thread(target=target.flush, daemon=True)
+    points: list[int] = []
+    monkeypatch.setattr(LogFlusher, "_unflushed_segments", lambda _flusher, point, _offset: points.append(point) or [])
+    target.note_checkpointed(30)
+    fsync_dir = MemoryFileSystem.fsync_dir
+
+    def meanwhile(disk: MemoryFileSystem, path: str) -> None:
+        fsync_dir(disk, path)
+        flush.start()
+        flush.join(0.05)
+        assert points == []
+
+    monkeypatch.setattr(MemoryFileSystem, "fsync_dir", meanwhile)
+    target.truncate_to(3)
+    flush.join(10)
+    assert points == [target.recovery_point]
+
+
+def test_a_new_replica_that_begins_at_its_leaders_start_waits_for_no_disk(bench: Bench) -> None:
+    seen: list[str] = []
+    disk = FaultyFileSystem(MemoryFileSystem(), matches=lambda operation, _path: bool(seen.append(operation)))
+    empty = Bench(disk).open()
+    seen.clear()
+    empty.truncate_fully_and_start_at(1_000)
+    assert [operation for operation in seen if "fsync" in operation] == []
+    Bench(disk).append(empty, "v", leader_epoch=1)
+    empty.truncate_fully_and_start_at(2_000)
+    assert "fsync_dir" in seen
