@@ -186,7 +186,7 @@ class _BatchCheck:
                 walked = self._walk(data, header, size_max)
                 max_timestamp = max(NO_TIMESTAMP, header.base_timestamp + walked.timestamp_delta_max)
                 if settings.is_compacted and walked.keyless:
-                    raise self._keyless(walked, header)
+                    raise self._keyless(walked, header, stamps)
             if not stamps:
                 self._check_timestamps(header, walked)
             if walked is not None and not (source == target and walked.offsets_are_contiguous):
@@ -284,10 +284,17 @@ class _BatchCheck:
         except MalformedMessageError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, f"{error}, in topic partition {self._tp}") from None
 
-    def _keyless(self, walked: RecordsSummary, header: BatchHeader) -> ApiError:
+    def _keyless(self, walked: RecordsSummary, header: BatchHeader, stamps: bool) -> ApiError:
+        """Return the refusal of records without a key; a wrong timestamp of another record decides its code."""
         reason = f"Compacted topic cannot accept message without key in topic partition {self._tp}."
-        records = iter_records_without_headers(bytes(walked.payload), header)
-        refusal = _record_errors(ErrorCode.INVALID_RECORD, _without_key(records, reason))
+        payload = bytes(walked.payload)
+        code = ErrorCode.INVALID_RECORD
+        earliest, latest = (LONG_MIN, LONG_MAX) if stamps else self._bounds()
+        keyed = _timestamps_of_keyed(iter_records_without_headers(payload, header))
+        if next(_outside(keyed, earliest, latest, self._tp), None) is not None:
+            code = ErrorCode.INVALID_TIMESTAMP
+        records = iter_records_without_headers(payload, header)
+        refusal = _record_errors(code, _without_key_or_outside(records, reason, earliest, latest, self._tp))
         refusal.keyless = walked.keyless
         return refusal
 
@@ -305,9 +312,7 @@ class _BatchCheck:
         settings = self._settings
         if lowest >= 0 and highest <= self._now_ms and not settings.has_timestamp_before_max:
             return  # nearly every batch; the bounds below may be too large for fast arithmetic
-        # Why within an int64: with very wide bounds the sum of two valid values may not be one.
-        earliest = max(self._now_ms - settings.timestamp_before_max_ms, LONG_MIN)
-        latest = min(self._now_ms + settings.timestamp_after_max_ms, LONG_MAX)
+        earliest, latest = self._bounds()
         if highest <= latest and lowest >= earliest:
             return
         timestamps: Iterable[int] = (highest if highest > latest else lowest,)
@@ -316,6 +321,13 @@ class _BatchCheck:
         refusal = _record_errors(ErrorCode.INVALID_TIMESTAMP, _outside(timestamps, earliest, latest, self._tp))
         if refusal.record_errors:
             raise refusal
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return the earliest and the latest timestamp that the topic accepts now."""
+        settings = self._settings
+        # Why within an int64: with very wide bounds the sum of two valid values may not be one.
+        earliest = max(self._now_ms - settings.timestamp_before_max_ms, LONG_MIN)
+        return earliest, min(self._now_ms + settings.timestamp_after_max_ms, LONG_MAX)
 
     def _client_stamped(self) -> ApiError:
         message = (
@@ -377,11 +389,15 @@ def _unstamp(data: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
 # Why functions: mypyc makes a list of a generator expression, of a million errors too.
 
 
-def _without_key(records: Iterator[Record], reason: str) -> Iterator[RecordError]:
-    """Yield an error for each record without a key."""
+def _without_key_or_outside(
+    records: Iterator[Record], reason: str, earliest: int, latest: int, tp: TopicPartition
+) -> Iterator[RecordError]:
+    """Yield an error for each record without a key, and for each other one whose timestamp is out of range."""
     for index, record in enumerate(records):
         if record.key is None:
             yield RecordError(index, reason)
+        elif _is_outside(record.timestamp, earliest, latest):
+            yield _timestamp_error(index, record.timestamp, earliest, latest, tp)
 
 
 def _timestamps(records: Iterator[Record]) -> Iterator[int]:
@@ -389,15 +405,29 @@ def _timestamps(records: Iterator[Record]) -> Iterator[int]:
         yield record.timestamp
 
 
+def _timestamps_of_keyed(records: Iterator[Record]) -> Iterator[int]:
+    for record in records:
+        if record.key is not None:
+            yield record.timestamp
+
+
 def _outside(timestamps: Iterable[int], earliest: int, latest: int, tp: TopicPartition) -> Iterator[RecordError]:
     """Yield an error for each timestamp that is out of range."""
     for index, timestamp in enumerate(timestamps):
-        if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
-            yield RecordError(
-                index,
-                f"Timestamp {timestamp} of a message in topic partition {tp} is out of range. The timestamp should be "
-                f"within [{earliest}, {latest}]",
-            )
+        if _is_outside(timestamp, earliest, latest):
+            yield _timestamp_error(index, timestamp, earliest, latest, tp)
+
+
+def _is_outside(timestamp: int, earliest: int, latest: int) -> bool:
+    return not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP
+
+
+def _timestamp_error(index: int, timestamp: int, earliest: int, latest: int, tp: TopicPartition) -> RecordError:
+    return RecordError(
+        index,
+        f"Timestamp {timestamp} of a message in topic partition {tp} is out of range. The timestamp should be within "
+        f"[{earliest}, {latest}]",
+    )
 
 
 def _record_errors(code: ErrorCode, errors: Iterator[RecordError]) -> RecordValidationError:

@@ -184,6 +184,24 @@ def test_compacted_topics_require_keys() -> None:
     check(made(40, key=None))
 
 
+@pytest.mark.parametrize(
+    ("keyed", "keyless", "code"),
+    [
+        (NOW, NOW, ErrorCode.INVALID_RECORD),
+        (NOW, NOW + 3_600_001, ErrorCode.INVALID_RECORD),
+        (NOW + 3_600_001, NOW, ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+def test_the_timestamp_of_a_record_with_a_key_comes_before_a_missing_key(
+    keyed: int, keyless: int, code: ErrorCode
+) -> None:
+    batch = bytearray(build_batch([SimpleRecord(keyed, b"k", b"v"), SimpleRecord(keyless, None, b"v")]))
+    error = refused(code, batch, compact=True)
+    assert isinstance(error, RecordValidationError)
+    assert [found.batch_index for found in error.record_errors] == ([1] if code is ErrorCode.INVALID_RECORD else [0, 1])
+    refused(ErrorCode.INVALID_RECORD, batch, compact=True, message_timestamp_type="LogAppendTime")
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_timestamp_bounds(count: int) -> None:
     hour = 3_600_000
