@@ -7,8 +7,8 @@ Rules
    refused settings are watched, too: they may be mended.
    What was set at run time is applied again after a restart, before the first client (`settle`). The rules of loaded.py
    do not hold then: they compare with what was in use, and the file may be several changes behind. If what the file
-   says can no longer be loaded, such as a keystore that another one replaced, the process starts with what it knows to
-   have been set (`set_before`).
+   says can no longer be loaded, such as a keystore that another one replaced, a broker starts with what it knows to
+   have been set (`set_before`). A controller knows nothing before it has started.
 3. The days until a certificate expires are logged once a day from WARN_DAYS on (ExpiryLog).
 
 Threads: `reconfigure` and `review` take `_lock`; the rest reads attributes that are replaced whole.
