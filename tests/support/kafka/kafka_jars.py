@@ -61,15 +61,16 @@ def kafka_runtime() -> KafkaRuntime:
 
 def streams_runtime() -> KafkaRuntime:
     """Return Kafka Streams' jars, without those of tools and server, for our own programs. Raises KafkaRuntimeError."""
-    return _jars_of("streams", _STREAMS_POM)
+    return jars_of("streams", _STREAMS_POM)
 
 
 def connect_runtime() -> KafkaRuntime:
     """Return the jars of Kafka Connect, MirrorMaker and Trogdor. Raises KafkaRuntimeError."""
-    return _jars_of("connect", _CONNECT_POM)
+    return jars_of("connect", _CONNECT_POM)
 
 
-def _jars_of(name: str, pom: Path) -> KafkaRuntime:
+def jars_of(name: str, pom: Path) -> KafkaRuntime:
+    """Return the jars that a pom names; `name` is part of their directory's. Raises KafkaRuntimeError."""
     java = _require("java")
     version = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
     directory = cache_directory() / f"kafka-{name}-{KAFKA_VERSION}-{version}"

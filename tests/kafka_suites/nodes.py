@@ -1,0 +1,260 @@
+"""The nodes of one cluster of a test: `BarnabasInstance.java` starts this program and writes a request a line.
+
+Request and answer are JSON. The program ends, and its nodes with it, when its input does.
+
+| request | does |
+|---|---|
+| `{"do": "plan", "cluster": {...}}` | chooses ports and directories; answers `{"nodes": [...]}` |
+| `{"do": "start"}` | starts all nodes and waits until clients can use them |
+| `{"do": "start_broker", "id": 0}` | starts a broker that was stopped, and waits until clients can use it |
+| `{"do": "stop_broker", "id": 0}` | a controlled shutdown |
+| `{"do": "stop"}` | kills all nodes |
+
+It runs as a script with `python -P`, so that it starts what is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.client.connection import Connect
+from barnabas.cluster.directory import ClusterDirectory
+from barnabas.cluster.errors import ClusterError
+from barnabas.cluster.node import Node
+from barnabas.cluster.processes import await_end, signal_process, start_process
+from barnabas.cluster.readiness import await_nodes
+from barnabas.cluster.security.node_client import connect_as
+from barnabas.common.clock import SystemClock
+from barnabas.common.deadline import Deadline
+from barnabas.common.ids import random_uuid, uuid_to_string
+from barnabas.common.processes import interpreter
+
+HOST: Final = "localhost"  # as in the addresses of Kafka's own test clusters
+FIRST_CONTROLLER: Final = 3000  # likewise
+START_TIMEOUT_MS: Final = 120_000
+STOP_TIMEOUT_MS: Final = 60_000
+ADMIN: Final = ("plain-admin", "plain-admin-secret")  # the users of Kafka's test clusters
+USER: Final = ("plain-user1", "plain-user1-secret")
+LOGIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a test asks of its cluster: the values of a ClusterConfig."""
+
+    cluster_id: str
+    brokers: int
+    controllers: int
+    disks: int
+    combined: bool
+    standalone: bool  # one controller that is the only voter of a quorum whose voters can change
+    broker_listener: str
+    broker_protocol: str
+    controller_listener: str
+    controller_protocol: str
+    properties: dict[str, str]
+    properties_of: dict[str, dict[str, str]]  # by node id
+    bootstrap: str  # the directory with the bootstrap.checkpoint of the controllers
+
+
+@dataclass
+class Nodes:
+    """The processes of one cluster."""
+
+    directory: Path
+    wanted: Wanted
+    nodes: dict[int, Node] = field(default_factory=dict)
+    claim: ClusterDirectory = field(init=False)
+    clock: SystemClock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        self.claim = ClusterDirectory(self.directory)
+        taken: list[int] = []
+
+        def port() -> int:
+            taken.append(self.claim.draw_port(taken))
+            return taken[-1]
+
+        for number in range(self.wanted.brokers):
+            both = self.wanted.combined and number < self.wanted.controllers
+            node = Node("broker", number, port(), -1, self.directory / f"broker-{number}")
+            node.controller_port = port() if both else 0
+            self.nodes[number] = node
+        if not self.wanted.combined:
+            for number in range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.wanted.controllers):
+                self.nodes[number] = Node("controller", number, port(), -1, self.directory / f"controller-{number}")
+
+    @property
+    def controllers(self) -> list[Node]:
+        """The nodes that are controllers."""
+        return [node for node in self.nodes.values() if node.is_controller]
+
+    def properties(self, node: Node) -> dict[str, str]:
+        """The server properties of a node, in the order of Kafka's test clusters: later ones count."""
+        wanted = self.wanted
+        listeners = [] if node.role == "controller" else [f"{wanted.broker_listener}://{HOST}:{node.port}"]
+        if node.is_controller:
+            port = node.controller_port or node.port
+            listeners.append(f"{wanted.controller_listener}://{HOST}:{port}")
+        protocols = f"{wanted.broker_listener}:{wanted.broker_protocol}"
+        protocols += f",{wanted.controller_listener}:{wanted.controller_protocol}"
+        defaults = {
+            "listener.security.protocol.map": protocols,
+            "listeners": ",".join(listeners),
+            "inter.broker.listener.name": wanted.broker_listener,
+            "controller.listener.names": wanted.controller_listener,
+            "log.cleaner.dedupe.buffer.size": "2097152",
+            "unstable.feature.versions.enable": "true",
+            "unstable.api.versions.enable": "true",
+            **self._security(),
+        }
+        assigned = {
+            "process.roles": "broker,controller" if node.controller_port else node.role,
+            "node.id": str(node.node_id),
+            "log.dirs": ",".join(map(str, self.log_directories(node))),
+            "barnabas.metrics.port": "-1",
+        }
+        if node.is_controller:
+            assigned["metadata.log.dir"] = str(self._metadata_directory(node))
+        addresses = {each.node_id: f"{HOST}:{each.controller_port or each.port}" for each in self.controllers}
+        if wanted.standalone:
+            assigned["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
+        else:
+            assigned["controller.quorum.voters"] = ",".join(f"{number}@{at}" for number, at in addresses.items())
+        own = wanted.properties_of.get(str(node.node_id), {})
+        found = {**defaults, **wanted.properties, **assigned, **own}
+        return {key: text for key, text in found.items() if node.role == "broker" or not _is_brokers(key)}
+
+    def _security(self) -> dict[str, str]:
+        """The defaults of Kafka's test clusters with SASL_PLAINTEXT, and their users."""
+        if "SASL_PLAINTEXT" not in (self.wanted.broker_protocol, self.wanted.controller_protocol):
+            return {}
+        users = "".join(f' user_{name}="{password}"' for name, password in (ADMIN, USER))
+        jaas = f'{LOGIN_MODULE} required username="{ADMIN[0]}" password="{ADMIN[1]}"{users};'
+        listeners = (self.wanted.broker_listener, self.wanted.controller_listener)
+        return {
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "authorizer.class.name": AUTHORIZER,
+            "allow.everyone.if.no.acl.found": "false",
+            "super.users": f"User:{ADMIN[0]}",
+            **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": jaas for name in listeners},
+        }
+
+    def log_directories(self, node: Node) -> list[Path]:
+        """The log.dirs of a node."""
+        if node.role == "controller":
+            return [self._metadata_directory(node)]
+        return [node.directory / f"data{number}" for number in range(self.wanted.disks)]
+
+    def _metadata_directory(self, node: Node) -> Path:
+        return node.directory / "metadata"
+
+    def plan(self) -> dict[str, Any]:
+        """Format the controllers' directories; return what a test may know of each node."""
+        for node in self.controllers:
+            self._format(node)
+        return {"nodes": [self._description(node) for node in self.nodes.values()]}
+
+    def _description(self, node: Node) -> dict[str, Any]:
+        return {
+            "id": node.node_id,
+            "broker": node.role == "broker",
+            "controller": node.is_controller,
+            "port": node.port if node.role == "broker" else -1,
+            "controller_port": (node.controller_port or node.port) if node.is_controller else -1,
+            "properties": self.properties(node),
+        }
+
+    def _format(self, node: Node) -> None:
+        """Write what `kafka-storage format` writes, with the feature levels that the test asks for."""
+        directory = self._metadata_directory(node)
+        directory.mkdir(parents=True)
+        shutil.copy(Path(self.wanted.bootstrap) / "bootstrap.checkpoint", directory)
+        content = f"version=1\ncluster.id={self.wanted.cluster_id}\nnode.id={node.node_id}\n"
+        content += f"directory.id={uuid_to_string(random_uuid())}\n"
+        (directory / "meta.properties").write_text(content)
+
+    def start(self) -> None:
+        """Start all nodes and wait until clients can use them."""
+        for node in (*self.controllers, *(node for node in self.nodes.values() if not node.is_controller)):
+            self._start(node)
+        self._await([*self.nodes.values()])
+
+    def start_broker(self, number: int) -> None:
+        """Start a broker that was stopped, and wait until clients can use it."""
+        self._start(self.nodes[number])
+        self._await([self.nodes[number]])
+
+    def _start(self, node: Node) -> None:
+        command = [*interpreter.command(f"barnabas.{node.program}.main"), str(node.directory / "server.properties")]
+        start_process(node, self.properties(node), command)
+
+    def _await(self, nodes: list[Node]) -> None:
+        running = {node.node_id for node in self.nodes.values() if node.role == "broker" and node.is_running}
+        if self.wanted.broker_protocol != self.wanted.controller_protocol:  # one login cannot ask both
+            nodes = [node for node in nodes if node.role == "broker"]
+        await_nodes(nodes, running, START_TIMEOUT_MS, self.clock, connect=self._connect())
+
+    def _connect(self) -> Connect | None:
+        if self.wanted.broker_protocol == "PLAINTEXT":
+            return None
+        jaas = f'{LOGIN_MODULE} required username="{ADMIN[0]}" password="{ADMIN[1]}";'
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+        return connect_as(login, self.clock)
+
+    def stop_broker(self, number: int) -> None:
+        """Shut a broker down in order."""
+        node = self.nodes[number]
+        if node.is_running:
+            signal_process(node, signal.SIGTERM, self.clock)
+            await_end(node, Deadline(self.clock, STOP_TIMEOUT_MS))
+
+    def stop(self) -> None:
+        """Kill all nodes."""
+        running = [node for node in self.nodes.values() if node.is_running]
+        for node in running:
+            signal_process(node, signal.SIGKILL, self.clock)
+        for node in running:
+            await_end(node, Deadline(self.clock, STOP_TIMEOUT_MS))
+        self.claim.release()
+
+
+def _is_brokers(key: str) -> bool:
+    """Whether a property has no place in a controller's file."""
+    return key in ("inter.broker.listener.name", "advertised.listeners")
+
+
+def main(directory: Path) -> None:
+    """Answer the requests of stdin on stdout."""
+    nodes: Nodes | None = None
+    try:
+        for line in sys.stdin:
+            request = json.loads(line)
+            if request["do"] == "plan":
+                nodes = Nodes(directory, Wanted(**request["cluster"]))
+            assert nodes is not None
+            print(json.dumps(_answer(nodes, request)), flush=True)
+    finally:
+        if nodes is not None:
+            nodes.stop()
+
+
+def _answer(nodes: Nodes, request: dict[str, Any]) -> dict[str, Any]:
+    arguments = [request["id"]] if "id" in request else []
+    try:
+        return getattr(nodes, request["do"])(*arguments) or {}
+    except ClusterError as error:
+        return {"error": str(error)}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,78 @@
+"""The classes of Apache Kafka's integration tests, and one run of one of them in a JVM."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.kafka_suites.results import Result, read_report
+from tests.support.kafka.built_once import built_once
+from tests.support.kafka.kafka_jars import KafkaRuntime, KafkaRuntimeError, jars_of
+from tests.support.processes import tied_to_parent
+
+HERE: Final = Path(__file__).parent
+JARS: Final = ("kafka-clients-integration-tests", "kafka-tools", "kafka-server", "kafka_2.13")
+ANNOTATION: Final = re.compile(rb"Lorg/apache/kafka/common/test/api/Cluster(Test|Tests|Template);")
+LAUNCHER: Final = "org.junit.platform.console.ConsoleLauncher"
+JVM: Final = ("-Xmx1g", "-Duser.timezone=UTC")
+TIMEOUT_S: Final = 3600  # of a class
+
+
+def runtime() -> KafkaRuntime:
+    """The jars of the tests; they are fetched first if they are missing. Raises KafkaRuntimeError."""
+    return jars_of("suites", HERE / "pom.xml")
+
+
+def shim(runtime: KafkaRuntime) -> Path:
+    """The directory of our classes, which come before Kafka's of the same name. Raises KafkaRuntimeError."""
+    sources = sorted((HERE / "shim").rglob("*.java"))
+    version = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+    def build(directory: Path) -> None:
+        javac = shutil.which("javac") or "javac"
+        command = [javac, "-nowarn", "-cp", f"{runtime.directory / 'jars'}/*", "-d", str(directory), *map(str, sources)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise KafkaRuntimeError(f"javac failed: {result.stderr.strip()}")
+
+    return built_once(runtime.directory / f"shim-{version}", build)
+
+
+def test_classes(runtime: KafkaRuntime) -> Iterator[str]:
+    """The names of all classes with tests that ask for a cluster, in the order of JARS."""
+    for jar in JARS:
+        (file,) = (runtime.directory / "jars").glob(f"{jar}-*-test.jar")
+        with zipfile.ZipFile(file) as content:
+            for name in sorted(content.namelist()):
+                if name.endswith(".class") and "$" not in name and ANNOTATION.search(content.read(name)):
+                    yield name.removesuffix(".class").replace("/", ".")
+
+
+def run(runtime: KafkaRuntime, selectors: Sequence[str], directory: Path, *, is_apache: bool) -> list[Result]:
+    """Run the tests that these options of JUnit's launcher select; their output and report stay in the directory."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    nodes = f"-Dbarnabas.nodes={sys.executable}\n-P\n{HERE / 'nodes.py'}"
+    classes = None if is_apache else shim(runtime)
+    command = tied_to_parent(runtime.command(LAUNCHER, *JVM, nodes, classes=classes))
+    command += ["execute", "--disable-banner", "--disable-ansi-colors", "--reports-dir", str(directory), *selectors]
+    with (directory / "output").open("wb") as output:
+        child = subprocess.Popen(
+            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            child.wait(TIMEOUT_S)
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+    return read_report(directory / "TEST-junit-jupiter.xml")
