@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup java test-tools run up test lint types unit docs compiled clients crash fuzz-short fuzz stress-short stress \
 	churn-short churn eos-short eos proofs simulate simulate-short simulate-night mutants raft pipeline-test free-threaded test-free-threaded \
-	compose-test dashboards bench bench-installed golden format clean packaging wheel
+	compose-test dashboards bench bench-installed kafka-suites golden format clean packaging wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -229,6 +229,9 @@ compose-test: $(VENV)/installed ## docker-compose.yml on a real engine (the runn
 
 dashboards: $(VENV)/installed ## the Grafana dashboards, from dashboards/build.py
 	$(BIN)/python -m dashboards.build
+
+kafka-suites: $(VENV)/installed test-tools ## Apache Kafka's own integration tests against Barnabas: hours (SUITES='--only *PlaintextConsumer*')
+	$(BIN)/python -m tests.kafka_suites $(SUITES)
 
 golden: $(VENV)/installed test-tools ## record Apache Kafka's responses again, for tests/compare
 	$(BIN)/python -m tests.compare.record

@@ -1,0 +1,66 @@
+"""The server properties of the nodes that a test asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.kafka_suites.nodes import Nodes, Wanted
+
+WANTED = Wanted(
+    cluster_id="cluster",
+    brokers=2,
+    controllers=1,
+    disks=2,
+    combined=False,
+    standalone=False,
+    broker_listener="EXTERNAL",
+    broker_protocol="PLAINTEXT",
+    controller_listener="CONTROLLER",
+    controller_protocol="PLAINTEXT",
+    properties={"log.retention.ms": "7", "broker.rack": "all"},
+    properties_of={"1": {"broker.rack": "own"}},
+    bootstrap="",
+)
+
+
+def properties(directory: Path, wanted: Wanted) -> dict[int, dict[str, str]]:
+    nodes = Nodes(directory, wanted)
+    found = {number: nodes.properties(node) for number, node in nodes.nodes.items()}
+    nodes.stop()
+    return found
+
+
+def test_ids_are_those_of_kafkas_test_clusters(tmp_path: Path) -> None:
+    found = properties(tmp_path, replace(WANTED, controllers=3))
+    assert {number: each["process.roles"] for number, each in found.items()} == {
+        0: "broker", 1: "broker", 3000: "controller", 3001: "controller", 3002: "controller",
+    }  # fmt: skip
+    assert found[0]["controller.quorum.voters"].startswith("3000@localhost:")
+
+
+def test_a_node_gets_properties_of_all_and_its_own(tmp_path: Path) -> None:
+    found = properties(tmp_path, WANTED)
+    assert {each["log.retention.ms"] for each in found.values()} == {"7"}
+    assert [each["broker.rack"] for each in found.values()] == ["all", "own", "all"]
+    assert len(found[0]["log.dirs"].split(",")) == 2
+    assert "inter.broker.listener.name" not in found[3000]
+
+
+def test_combined_nodes_have_both_listeners(tmp_path: Path) -> None:
+    found = properties(tmp_path, replace(WANTED, combined=True))
+    assert {number: each["process.roles"] for number, each in found.items()} == {0: "broker,controller", 1: "broker"}
+    assert [each.partition(":")[0] for each in found[0]["listeners"].split(",")] == ["EXTERNAL", "CONTROLLER"]
+    assert found[0]["metadata.log.dir"].startswith(str(tmp_path))
+
+
+def test_a_quorum_that_can_change_has_no_voters_in_its_file(tmp_path: Path) -> None:
+    found = properties(tmp_path, replace(WANTED, standalone=True))
+    assert found[0]["controller.quorum.bootstrap.servers"].startswith("localhost:")
+    assert "controller.quorum.voters" not in found[0]
+
+
+def test_sasl_comes_with_kafkas_users_and_authorizer(tmp_path: Path) -> None:
+    found = properties(tmp_path, replace(WANTED, broker_protocol="SASL_PLAINTEXT"))
+    assert found[0]["super.users"] == "User:plain-admin"
+    assert 'user_plain-user1="plain-user1-secret"' in found[0]["listener.name.external.plain.sasl.jaas.config"]
