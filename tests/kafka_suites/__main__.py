@@ -2,8 +2,9 @@
 
     python -m tests.kafka_suites [--only PATTERN] [--target apache] [--into DIRECTORY]
 
-A test that fails runs a second time, alone. A test of cannot_pass.txt may fail, and one that asks for an object of
-Kafka's JVM is counted separately. Anything else is a finding: the last lines name it, and the exit code is 1.
+A test that fails runs a second time, alone. A test of cannot_pass.txt may fail. Two kinds are counted separately: what
+asks for an object of Kafka's JVM, and what names a class that the broker should load. Anything else is a finding: the
+last lines name it, and the exit code is 1.
 """
 
 from __future__ import annotations

@@ -20,16 +20,17 @@ import shutil
 import signal
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.client.connection import Connect
+from barnabas.client.client_properties import ClientProperties
+from barnabas.client.connection import Connect, NodeConnection
 from barnabas.cluster.directory import ClusterDirectory
 from barnabas.cluster.errors import ClusterError
 from barnabas.cluster.node import Node
 from barnabas.cluster.processes import await_end, signal_process, start_process
 from barnabas.cluster.readiness import await_nodes
-from barnabas.cluster.security.node_client import connect_as
 from barnabas.common.clock import SystemClock
 from barnabas.common.deadline import Deadline
 from barnabas.common.ids import random_uuid, uuid_to_string
@@ -113,7 +114,7 @@ class Nodes:
             "log.cleaner.dedupe.buffer.size": "2097152",
             "unstable.feature.versions.enable": "true",
             "unstable.api.versions.enable": "true",
-            **self._security(),
+            **self._security(node),
         }
         assigned = {
             "process.roles": "broker,controller" if node.controller_port else node.role,
@@ -129,25 +130,28 @@ class Nodes:
         else:
             assigned["controller.quorum.voters"] = ",".join(f"{number}@{at}" for number, at in addresses.items())
         own = wanted.properties_of.get(str(node.node_id), {})
-        found = {**defaults, **wanted.properties, **assigned, **own}
-        return {key: text for key, text in found.items() if node.role == "broker" or not _is_brokers(key)}
+        return {**defaults, **wanted.properties, **assigned, **own}
 
-    def _security(self) -> dict[str, str]:
-        """The defaults of Kafka's test clusters with SASL_PLAINTEXT, and their users."""
+    def _security(self, node: Node) -> dict[str, str]:
+        """The defaults of Kafka's test clusters with SASL_PLAINTEXT, and their users.
+
+        A controller connects to brokers, so it has a login, too; an authorizer only if its own listener has SASL.
+        """
         if "SASL_PLAINTEXT" not in (self.wanted.broker_protocol, self.wanted.controller_protocol):
             return {}
         users = "".join(f' user_{name}="{password}"' for name, password in (ADMIN, USER))
         jaas = f'{LOGIN_MODULE} required username="{ADMIN[0]}" password="{ADMIN[1]}"{users};'
         listeners = (self.wanted.broker_listener, self.wanted.controller_listener)
-        return {
+        login = {
             "sasl.enabled.mechanisms": "PLAIN",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "sasl.mechanism.controller.protocol": "PLAIN",
-            "authorizer.class.name": AUTHORIZER,
-            "allow.everyone.if.no.acl.found": "false",
-            "super.users": f"User:{ADMIN[0]}",
             **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": jaas for name in listeners},
         }
+        if node.role == "controller" and self.wanted.controller_protocol == "PLAINTEXT":
+            return login
+        rights = {"allow.everyone.if.no.acl.found": "false", "super.users": f"User:{ADMIN[0]}"}
+        return {**login, "authorizer.class.name": AUTHORIZER, **rights}
 
     def log_directories(self, node: Node) -> list[Path]:
         """The log.dirs of a node."""
@@ -209,7 +213,7 @@ class Nodes:
             return None
         jaas = f'{LOGIN_MODULE} required username="{ADMIN[0]}" password="{ADMIN[1]}";'
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
-        return connect_as(login, self.clock)
+        return partial(NodeConnection, security=ClientProperties(login, self.clock).security())
 
     def stop_broker(self, number: int) -> None:
         """Shut a broker down in order."""
@@ -226,11 +230,6 @@ class Nodes:
         for node in running:
             await_end(node, Deadline(self.clock, STOP_TIMEOUT_MS))
         self.claim.release()
-
-
-def _is_brokers(key: str) -> bool:
-    """Whether a property has no place in a controller's file."""
-    return key in ("inter.broker.listener.name", "advertised.listeners")
 
 
 def main(directory: Path) -> None:

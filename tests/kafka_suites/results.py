@@ -14,6 +14,8 @@ PASSED: Final = "passed"
 SKIPPED: Final = "skipped"
 FAILED: Final = "failed"
 INSIDE: Final = "looks into the JVM"
+NEEDS_JAVA: Final = "needs Java in the broker"
+_REFUSED_CLASS: Final = re.compile(r"\S+ is not supported: no such classes can be loaded")  # how a node ends at start
 _PARAMETERS: Final = re.compile(r"\(.*", re.DOTALL)
 
 
@@ -56,6 +58,9 @@ def _result(case: ElementTree.Element) -> Result:
     if found >= 0:
         reason = text[found + len(INSIDE_THE_JVM) :].splitlines()[0]
         return Result(class_name, method, invocation, INSIDE, reason)
+    refused = _REFUSED_CLASS.search(text)
+    if refused:
+        return Result(class_name, method, invocation, NEEDS_JAVA, refused[0])
     reason = next((line for line in text.splitlines() if line.strip()), "")
     return Result(class_name, method, invocation, FAILED, f"{problem.get('type', '')}: {reason}")
 

@@ -44,7 +44,6 @@ def test_a_node_gets_properties_of_all_and_its_own(tmp_path: Path) -> None:
     assert {each["log.retention.ms"] for each in found.values()} == {"7"}
     assert [each["broker.rack"] for each in found.values()] == ["all", "own", "all"]
     assert len(found[0]["log.dirs"].split(",")) == 2
-    assert "inter.broker.listener.name" not in found[3000]
 
 
 def test_combined_nodes_have_both_listeners(tmp_path: Path) -> None:
@@ -64,3 +63,4 @@ def test_sasl_comes_with_kafkas_users_and_authorizer(tmp_path: Path) -> None:
     found = properties(tmp_path, replace(WANTED, broker_protocol="SASL_PLAINTEXT"))
     assert found[0]["super.users"] == "User:plain-admin"
     assert 'user_plain-user1="plain-user1-secret"' in found[0]["listener.name.external.plain.sasl.jaas.config"]
+    assert "authorizer.class.name" not in found[3000]

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka_suites.results import FAILED, INSIDE, PASSED, SKIPPED, Result, findings, read_list, read_report
+from tests.kafka_suites.results import (
+    FAILED,
+    INSIDE,
+    NEEDS_JAVA,
+    PASSED,
+    SKIPPED,
+    Result,
+    findings,
+    read_list,
+    read_report,
+)
 from tests.kafka_suites.suite import HERE
 
 REPORT = """<?xml version="1.0" encoding="UTF-8"?>
@@ -19,6 +29,9 @@ REPORT = """<?xml version="1.0" encoding="UTF-8"?>
 <error message="oh" type="X"><![CDATA[X: oh
 Caused by: barnabas.InsideTheJvm: KafkaBroker.logManager is an object
   at a line]]></error></testcase>
+<testcase name="testBuilds()[1]" classname="org.Consumer">
+<error message="broker-0 ended at start: principal.builder.class is not supported: no such classes can be loaded"
+ type="X">trace</error></testcase>
 </testsuite>
 """
 
@@ -34,6 +47,13 @@ def test_reads_outcomes_of_a_report(tmp_path: Path) -> None:
         result("testWrites", SKIPPED),
         Result("org.Consumer", "testFails", "[1]", FAILED, "AssertionError: expected: 1 but was: 2"),
         Result("org.Consumer", "testLogs", "[1]", INSIDE, "KafkaBroker.logManager is an object"),
+        Result(
+            "org.Consumer",
+            "testBuilds",
+            "[1]",
+            NEEDS_JAVA,
+            "principal.builder.class is not supported: no such classes can be loaded",
+        ),
     ]
 
 

@@ -22,6 +22,8 @@ import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBinding;
@@ -34,6 +36,8 @@ import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
 import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.metadata.LeaderAndIsr;
+import org.apache.kafka.metadata.LeaderRecoveryState;
 import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
 import org.apache.kafka.server.IntegrationTestUtils;
@@ -45,6 +49,7 @@ import org.apache.kafka.server.fault.FaultHandlerException;
 /** A cluster of Barnabas, as a test of Kafka's sees a cluster. What only a look into the JVM shows is refused. */
 public final class BarnabasInstance implements ClusterInstance {
     private static final long WAIT_MS = 60_000;
+    private static final long PUSH_MS = 300;
     private final ClusterConfig config;
     private final boolean isCombined;
     private final String clusterId = Uuid.randomUuid().toString();
@@ -281,40 +286,62 @@ public final class BarnabasInstance implements ClusterInstance {
     /** Whether every running broker knows a topic with so many partitions that have a leader; 0: does not know it. */
     private boolean knowEverywhere(String topic, int partitions) throws Exception {
         for (NodeView broker : brokers.values()) {
-            if (broker.isRunning && partitionsKnown(broker, topic) != partitions) {
+            if (broker.isRunning && leaders(broker, topic).size() != partitions) {
                 return false;
             }
         }
         return true;
     }
 
-    int partitionsKnown(NodeView broker, String topic) throws Exception {
+    /** What a broker knows of a topic's partitions that have a leader. */
+    Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception {
         if (config.brokerSecurityProtocol() != SecurityProtocol.PLAINTEXT) {
-            return partitionsDescribed(topic);
+            return leadersDescribed(topic);
         }
         MetadataRequest request = new MetadataRequest.Builder(List.of(topic), false).build((short) 9);
         MetadataResponse response = IntegrationTestUtils.connectAndReceive(request, broker.port());
-        return response.topicMetadata().stream()
-            .filter(each -> each.error().code() == 0)
-            .mapToInt(each -> (int) each.partitionMetadata().stream().filter(p -> p.leaderId.isPresent()).count())
-            .sum();
-    }
-
-    private int partitionsDescribed(String topic) throws Exception {
-        try (Admin admin = admin()) {
-            TopicDescription found = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
-            return (int) found.partitions().stream().filter(each -> each.leader() != null).count();
-        } catch (ExecutionException error) {
-            return 0;
+        Map<Integer, LeaderAndIsr> found = new TreeMap<>();
+        for (MetadataResponse.TopicMetadata each : response.topicMetadata()) {
+            for (MetadataResponse.PartitionMetadata partition : each.partitionMetadata()) {
+                int epoch = partition.leaderEpoch.orElse(-1);
+                partition.leaderId.ifPresent(leader -> found.put(
+                    partition.partition(),
+                    new LeaderAndIsr(leader, epoch, partition.inSyncReplicaIds, LeaderRecoveryState.RECOVERED, -1)
+                ));
+            }
         }
+        return found;
     }
 
-    /** Brokers learn of a change by a push from the controller, and know it before the change is answered. */
-    @Override
-    public void ensureConsistentMetadata() { }
+    private Map<Integer, LeaderAndIsr> leadersDescribed(String topic) throws Exception {
+        Map<Integer, LeaderAndIsr> found = new TreeMap<>();
+        try (Admin admin = admin()) {
+            TopicDescription description = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
+            for (TopicPartitionInfo each : description.partitions()) {
+                if (each.leader() != null) {
+                    found.put(each.partition(), new LeaderAndIsr(each.leader().id(), each.isr().stream().map(Node::id).toList()));
+                }
+            }
+        } catch (ExecutionException error) {
+            return Map.of();
+        }
+        return found;
+    }
 
     @Override
-    public void ensureConsistentMetadata(Collection<KafkaBroker> brokers, Collection<ControllerServer> controllers) { }
+    public void ensureConsistentMetadata() {
+        awaitPushes();
+    }
+
+    @Override
+    public void ensureConsistentMetadata(Collection<KafkaBroker> brokers, Collection<ControllerServer> controllers) {
+        awaitPushes();
+    }
+
+    /** The controller pushes a change to the brokers within milliseconds. No request asks a broker how far it is. */
+    static void awaitPushes() {
+        Utils.sleep(PUSH_MS);
+    }
 
     @Override
     public List<Authorizer> authorizers() {

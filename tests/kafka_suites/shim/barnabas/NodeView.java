@@ -4,14 +4,23 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
+import java.util.function.Supplier;
 import kafka.network.SocketServer;
+import kafka.raft.KafkaRaftManager;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
+import kafka.server.SharedServer;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.coordinator.group.GroupCoordinator;
+import org.apache.kafka.image.loader.MetadataLoader;
 import org.apache.kafka.metadata.BrokerState;
-import org.apache.kafka.metadata.MetadataCache;
+import org.apache.kafka.metadata.LeaderAndIsr;
+import org.apache.kafka.metadata.KRaftMetadataCache;
+import org.apache.kafka.raft.LogOffsetMetadata;
+import org.apache.kafka.raft.RaftLog;
 import org.mockito.Mockito;
 import org.mockito.invocation.InvocationOnMock;
 import org.mockito.stubbing.Answer;
@@ -54,7 +63,22 @@ final class NodeView {
     }
 
     ControllerServer controller() {
-        return view(ControllerServer.class, this::common);
+        return view(ControllerServer.class, this::controllerAnswer);
+    }
+
+    private Object controllerAnswer(InvocationOnMock call) {
+        boolean asksRaft = call.getMethod().getName().equals("raftManager");
+        return asksRaft ? view(KafkaRaftManager.class, raft -> only("raftLog", raft, this::raftLog)) : common(call);
+    }
+
+    /** Tests compare the end of a controller's log with the offset that a broker has applied: both are answered with 0. */
+    private RaftLog raftLog() {
+        BarnabasInstance.awaitPushes();
+        return view(RaftLog.class, log -> only("endOffset", log, () -> new LogOffsetMetadata(0)));
+    }
+
+    private MetadataLoader loader() {
+        return view(MetadataLoader.class, loader -> only("lastAppliedOffset", loader, () -> 0L));
     }
 
     private Object brokerAnswer(InvocationOnMock call) {
@@ -74,7 +98,11 @@ final class NodeView {
             case "boundPort":
                 return boundPort(call.getArgument(0));
             case "metadataCache":
-                return view(MetadataCache.class, this::metadataAnswer);
+                return view(KRaftMetadataCache.class, this::metadataAnswer);
+            case "groupCoordinator":
+                return view(GroupCoordinator.class, this::coordinatorAnswer);
+            case "sharedServer":
+                return view(SharedServer.class, shared -> only("loader", shared, this::loader));
             default:
                 return common(call);
         }
@@ -94,21 +122,36 @@ final class NodeView {
     }
 
     private Object socketAnswer(InvocationOnMock call) {
-        boolean asksPort = call.getMethod().getName().equals("boundPort");
-        return asksPort ? boundPort(call.getArgument(0)) : refused(call);
+        return only("boundPort", call, () -> boundPort(call.getArgument(0)));
     }
 
     private Object metadataAnswer(InvocationOnMock call) throws Exception {
-        boolean namesTopic = call.getArguments().length == 1 && call.getArgument(0) instanceof String;
-        int known = namesTopic ? cluster.partitionsKnown(this, call.getArgument(0)) : 0;
+        boolean namesTopic = call.getArguments().length > 0 && call.getArgument(0) instanceof String;
+        Map<Integer, LeaderAndIsr> known = namesTopic ? cluster.leaders(this, call.getArgument(0)) : Map.of();
         switch (namesTopic ? call.getMethod().getName() : "") {
             case "numPartitions":
-                return known == 0 ? Optional.empty() : Optional.of(known);
+                return known.isEmpty() ? Optional.empty() : Optional.of(known.size());
             case "contains":
-                return known > 0;
+                return !known.isEmpty();
+            case "getLeaderAndIsr":
+                return Optional.ofNullable(known.get(call.<Integer>getArgument(1)));
             default:
                 return refused(call);
         }
+    }
+
+    private Object coordinatorAnswer(InvocationOnMock call) {
+        return only("groupMetadataTopicConfigs", call, () -> {
+            Properties found = new Properties();
+            found.put("cleanup.policy", "compact");
+            found.put("compression.type", "producer");
+            found.put("segment.bytes", properties.getOrDefault("offsets.topic.segment.bytes", "104857600"));
+            return found;
+        });
+    }
+
+    private static Object only(String method, InvocationOnMock call, Supplier<?> answer) {
+        return call.getMethod().getName().equals(method) ? answer.get() : refused(call);
     }
 
     private int boundPort(ListenerName listener) {
