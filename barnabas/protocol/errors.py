@@ -219,6 +219,11 @@ class ApiError(Exception):
         self.message = message_that_fits(message or code.message)
         super().__init__(self.message)
 
+    @property
+    def own_message(self) -> str | None:
+        """The message, unless it is the code's: the responses of some APIs have none then (Kafka's ApiError)."""
+        return None if self.message == self.code.message else self.message
+
 
 class MalformedMessageError(ValueError):
     """The one error of bytes that are not what they should be: messages, headers, records."""

@@ -135,7 +135,7 @@ def response(result: HeartbeatResult | ApiError) -> ConsumerGroupHeartbeatRespon
     """Build the response."""
     if isinstance(result, ApiError):
         return ConsumerGroupHeartbeatResponse(
-            error_code=result.code, error_message=result.message or result.code.message
+            error_code=result.code, error_message=result.own_message
         )
     message = ConsumerGroupHeartbeatResponse(
         member_id=result.member_id, member_epoch=result.epoch, heartbeat_interval_ms=result.heartbeat_interval_ms

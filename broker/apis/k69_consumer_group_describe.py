@@ -90,7 +90,7 @@ def _describe(services: Services, request: Request, group_id: str) -> DescribedG
         default = coordinator.consumer_assignors[0]
         return coordinator.describe_consumer_group(group_id, lambda group: describe(group, default, snapshot))
     except ApiError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.own_message)
 
 
 def describe(group: ConsumerGroup, default_assignor: str, snapshot: MetadataSnapshot) -> DescribedGroup:

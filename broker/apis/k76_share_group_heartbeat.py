@@ -90,7 +90,7 @@ def _heartbeat(message: ShareGroupHeartbeatRequest, request: Request) -> Heartbe
 def response(result: HeartbeatResult | ApiError) -> ShareGroupHeartbeatResponse:
     """Build the response."""
     if isinstance(result, ApiError):
-        return ShareGroupHeartbeatResponse(error_code=result.code, error_message=result.message or result.code.message)
+        return ShareGroupHeartbeatResponse(error_code=result.code, error_message=result.own_message)
     message = ShareGroupHeartbeatResponse(
         member_id=result.member_id, member_epoch=result.epoch, heartbeat_interval_ms=result.heartbeat_interval_ms
     )

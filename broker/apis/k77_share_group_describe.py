@@ -81,7 +81,7 @@ def _describe(services: Services, request: Request, group_id: str) -> DescribedG
             request.access.require(rights.SHARE_GROUP_DESCRIBE, group_id)
         return share_groups.describe(group_id, lambda group: describe(group, snapshot))
     except ApiError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.own_message)
 
 
 def describe(group: ShareGroup, snapshot: MetadataSnapshot) -> DescribedGroup:

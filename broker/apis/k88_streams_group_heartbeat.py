@@ -203,7 +203,7 @@ def response(result: HeartbeatResult | ApiError) -> StreamsGroupHeartbeatRespons
     """Build the response."""
     if isinstance(result, ApiError):
         return StreamsGroupHeartbeatResponse(
-            error_code=result.code, error_message=result.message or result.code.message
+            error_code=result.code, error_message=result.own_message
         )
     message = StreamsGroupHeartbeatResponse(
         member_id=result.member_id,

@@ -93,7 +93,7 @@ def _describe(services: Services, request: Request, group_id: str) -> DescribedG
             return DescribedGroup(group_id=group_id, error_code=rights.STREAMS_GROUP_DESCRIBE.error)
         return streams_groups.describe(group_id, describe)
     except ApiError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.own_message)
 
 
 def describe(group: StreamsGroup) -> DescribedGroup:

@@ -121,8 +121,8 @@ def test_the_protocol_may_be_off(how: str) -> None:
     rig = Rig(group_coordinator_rebalance_protocols=("classic",)) if how == "by configuration" else Rig()
     if how == "by feature":
         rig.world.cache.finalized_features = FinalizedFeatures({"metadata.version": 25}, 3)
-    assert heartbeat(rig).error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert describe(rig, "g")[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    for response in (heartbeat(rig), describe(rig, "g")[0]):
+        assert (response.error_code, response.error_message) == (ErrorCode.UNSUPPORTED_VERSION, None)
 
 
 def test_an_empty_group_id_is_invalid() -> None:

@@ -159,8 +159,8 @@ def test_the_feature_may_be_off() -> None:
     for features in (FinalizedFeatures(), FinalizedFeatures({"share.version": 0}, 3)):
         rig = make_rig()
         rig.world.cache.finalized_features = features
-        assert heartbeat(rig).error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert describe(rig, "g")[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+        for response in (heartbeat(rig), describe(rig, "g")[0]):
+            assert (response.error_code, response.error_message) == (ErrorCode.UNSUPPORTED_VERSION, None)
         assert describe_offsets(rig, None).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert alter_offsets(rig, t={0: 1}).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert delete_offsets(rig, "t").error_code == ErrorCode.UNSUPPORTED_VERSION

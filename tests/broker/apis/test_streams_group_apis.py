@@ -285,8 +285,8 @@ def test_a_topology_is_described_as_it_was_sent_until_its_topics_exist(rig: Rig)
 def test_the_feature_may_be_off(rig: Rig) -> None:
     for features in (FinalizedFeatures(), FinalizedFeatures({"streams.version": 0}, 3)):
         rig.world.cache.finalized_features = features
-        assert heartbeat(rig).error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert describe(rig, "g")[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+        for response in (heartbeat(rig), describe(rig, "g")[0]):
+            assert (response.error_code, response.error_message) == (ErrorCode.UNSUPPORTED_VERSION, None)
 
 
 def test_a_coordinator_that_is_not_ready_says_so() -> None:
