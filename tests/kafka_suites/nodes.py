@@ -43,6 +43,7 @@ STOP_TIMEOUT_MS: Final = 60_000
 ADMIN: Final = ("plain-admin", "plain-admin-secret")  # the users of Kafka's test clusters
 USER: Final = ("plain-user1", "plain-user1-secret")
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PERSISTER: Final = "group.share.persister.class.name"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -129,6 +130,9 @@ class Nodes:
             assigned["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
         else:
             assigned["controller.quorum.voters"] = ",".join(f"{number}@{at}" for number, at in addresses.items())
+        if wanted.properties.get(PERSISTER) == "":  # Kafka then keeps no state of share groups, and needs no topic for it
+            defaults |= {"share.coordinator.state.topic.replication.factor": "1"}
+            defaults |= {"share.coordinator.state.topic.min.isr": "1"}
         own = wanted.properties_of.get(str(node.node_id), {})
         return {**defaults, **wanted.properties, **assigned, **own}
 
