@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.kafka_suites.results import FAILED, PASSED, Result, findings, read_list
-from tests.kafka_suites.suite import HERE, run, runtime, test_classes
+from tests.kafka_suites.suite import HERE, classes_with_tests, run, runtime
 from tests.support.kafka.kafka_jars import KafkaRuntime, KafkaRuntimeError
 
 
@@ -33,7 +33,7 @@ def main() -> int:
     print(f"output and reports: {into}", flush=True)
     try:
         jars = runtime()
-        classes = [name for name in test_classes(jars) if fnmatch.fnmatchcase(name, arguments.only)]
+        classes = [name for name in classes_with_tests(jars) if fnmatch.fnmatchcase(name, arguments.only)]
         results = [
             result
             for name in classes

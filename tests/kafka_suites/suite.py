@@ -16,7 +16,7 @@ from typing import Final
 
 from tests.kafka_suites.results import Result, read_report
 from tests.support.kafka.built_once import built_once
-from tests.support.kafka.kafka_jars import KafkaRuntime, KafkaRuntimeError, jars_of
+from tests.support.kafka.kafka_jars import KAFKA_VERSION, KafkaRuntime, KafkaRuntimeError, jars_of
 from tests.support.processes import tied_to_parent
 
 HERE: Final = Path(__file__).parent
@@ -47,11 +47,10 @@ def shim(runtime: KafkaRuntime) -> Path:
     return built_once(runtime.directory / f"shim-{version}", build)
 
 
-def test_classes(runtime: KafkaRuntime) -> Iterator[str]:
+def classes_with_tests(runtime: KafkaRuntime) -> Iterator[str]:
     """The names of all classes with tests that ask for a cluster, in the order of JARS."""
     for jar in JARS:
-        (file,) = (runtime.directory / "jars").glob(f"{jar}-*-test.jar")
-        with zipfile.ZipFile(file) as content:
+        with zipfile.ZipFile(runtime.directory / "jars" / f"{jar}-{KAFKA_VERSION}-test.jar") as content:
             for name in sorted(content.namelist()):
                 if name.endswith(".class") and "$" not in name and ANNOTATION.search(content.read(name)):
                     yield name.removesuffix(".class").replace("/", ".")
