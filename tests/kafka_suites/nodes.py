@@ -215,6 +215,10 @@ class Nodes:
         await_nodes(nodes, running, START_TIMEOUT_MS, self.clock, connect=self._connect())
 
     def _connect(self) -> Connect | None:
+        settings = self.wanted.properties
+        if ":SSL" in settings.get("listener.security.protocol.map", ""):
+            login = {key: text for key, text in settings.items() if key.startswith("ssl.")}
+            return connect_as({**login, "security.protocol": "SSL"}, self.clock)
         if self.wanted.broker_protocol == "PLAINTEXT":
             return None
         jaas = f'{LOGIN_MODULE} required username="{ADMIN[0]}" password="{ADMIN[1]}";'

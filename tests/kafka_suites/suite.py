@@ -20,8 +20,21 @@ from tests.support.kafka.kafka_jars import KAFKA_VERSION, KafkaRuntime, KafkaRun
 from tests.support.processes import tied_to_parent
 
 HERE: Final = Path(__file__).parent
-JARS: Final = ("kafka-clients-integration-tests", "kafka-tools", "kafka-server", "kafka_2.13")
+JARS: Final = (
+    "kafka-clients-integration-tests",
+    "kafka-tools",
+    "kafka-server",
+    "kafka_2.13",
+    "kafka-streams-integration-tests",
+    "connect-runtime",
+    "connect-mirror",
+    "connect-file",
+)
 ANNOTATION: Final = re.compile(rb"Lorg/apache/kafka/common/test/api/Cluster(Test|Tests|Template);")
+#: The classes that start an EmbeddedKafkaCluster; no annotation tells.
+EMBEDDED: Final = re.compile(
+    r".*/(streams|connect)/([a-z]+/)?integration/\w+Test\.class|.*/ResetIntegrationTest\.class"
+)
 LAUNCHER: Final = "org.junit.platform.console.ConsoleLauncher"
 JVM: Final = ("-Xmx1g", "-Duser.timezone=UTC")
 TIMEOUT_S: Final = 3600  # of a class
@@ -52,8 +65,12 @@ def classes_with_tests(runtime: KafkaRuntime) -> Iterator[str]:
     for jar in JARS:
         with zipfile.ZipFile(runtime.directory / "jars" / f"{jar}-{KAFKA_VERSION}-test.jar") as content:
             for name in sorted(content.namelist()):
-                if name.endswith(".class") and "$" not in name and ANNOTATION.search(content.read(name)):
+                if name.endswith(".class") and "$" not in name and _has_cluster(name, content):
                     yield name.removesuffix(".class").replace("/", ".")
+
+
+def _has_cluster(name: str, content: zipfile.ZipFile) -> bool:
+    return EMBEDDED.fullmatch(name) is not None or ANNOTATION.search(content.read(name)) is not None
 
 
 def run(runtime: KafkaRuntime, selectors: Sequence[str], directory: Path, *, is_apache: bool) -> list[Result]:
