@@ -215,15 +215,10 @@ class Nodes:
         await_nodes(nodes, running, START_TIMEOUT_MS, self.clock, connect=self._connect())
 
     def _connect(self) -> Connect | None:
-        settings = self.wanted.properties
-        if ":SSL" in settings.get("listener.security.protocol.map", ""):
-            login = {key: text for key, text in settings.items() if key.startswith("ssl.")}
-            return connect_as({**login, "security.protocol": "SSL"}, self.clock)
-        if self.wanted.broker_protocol == "PLAINTEXT":
-            return None
-        jaas = f'{LOGIN_MODULE} required username="{ADMIN[0]}" password="{ADMIN[1]}";'
-        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
-        return partial(NodeConnection, security=ClientProperties(login, self.clock).security())
+        login = secured_login(self.wanted)
+        return (
+            None if login is None else partial(NodeConnection, security=ClientProperties(login, self.clock).security())
+        )
 
     def stop_broker(self, number: int) -> None:
         """Shut a broker down in order."""
@@ -240,6 +235,17 @@ class Nodes:
         for node in running:
             await_end(node, Deadline(self.clock, STOP_TIMEOUT_MS))
         self.claim.release()
+
+
+def secured_login(wanted: Wanted) -> dict[str, str] | None:
+    """The properties of a client that may ask every node whether it is ready; None in plain text."""
+    if ":SSL" in wanted.properties.get("listener.security.protocol.map", ""):
+        own = {key: text for key, text in wanted.properties.items() if key.startswith("ssl.")}
+        return {**own, "security.protocol": "SSL"}
+    if wanted.broker_protocol == "PLAINTEXT":
+        return None
+    jaas = f'{LOGIN_MODULE} required username="{ADMIN[0]}" password="{ADMIN[1]}";'
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
 
 
 def main(directory: Path) -> None:

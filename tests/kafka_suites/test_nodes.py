@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.kafka_suites.nodes import Nodes, Wanted
+from tests.kafka_suites.nodes import Nodes, Wanted, secured_login
 
+PROTOCOLS = "listener.security.protocol.map"
 WANTED = Wanted(
     cluster_id="cluster",
     brokers=2,
@@ -64,3 +65,17 @@ def test_sasl_comes_with_kafkas_users_and_authorizer(tmp_path: Path) -> None:
     assert found[0]["super.users"] == "User:plain-admin"
     assert 'user_plain-user1="plain-user1-secret"' in found[0]["listener.name.external.plain.sasl.jaas.config"]
     assert "authorizer.class.name" not in found[3000]
+
+
+def test_a_test_can_ask_for_tls_by_properties(tmp_path: Path) -> None:
+    wanted = replace(WANTED, properties={PROTOCOLS: "EXTERNAL:SSL,CONTROLLER:SSL"})
+    assert properties(tmp_path, wanted)[0][PROTOCOLS] == "EXTERNAL:SSL,CONTROLLER:SSL"
+    assert secured_login(wanted) == {"security.protocol": "SSL"}
+    own = {"ssl.truststore.location": "trust.jks", "log.dirs": "here"}
+    assert secured_login(replace(wanted, properties={**wanted.properties, **own})) == {
+        "security.protocol": "SSL", "ssl.truststore.location": "trust.jks",
+    }  # fmt: skip
+
+
+def test_nodes_without_security_are_asked_without_a_login() -> None:
+    assert secured_login(WANTED) is None
