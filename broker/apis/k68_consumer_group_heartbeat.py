@@ -134,9 +134,7 @@ def _heartbeat(message: ConsumerGroupHeartbeatRequest, request: Request) -> Hear
 def response(result: HeartbeatResult | ApiError) -> ConsumerGroupHeartbeatResponse:
     """Build the response."""
     if isinstance(result, ApiError):
-        return ConsumerGroupHeartbeatResponse(
-            error_code=result.code, error_message=result.own_message
-        )
+        return ConsumerGroupHeartbeatResponse(error_code=result.code, error_message=result.own_message)
     message = ConsumerGroupHeartbeatResponse(
         member_id=result.member_id, member_epoch=result.epoch, heartbeat_interval_ms=result.heartbeat_interval_ms
     )

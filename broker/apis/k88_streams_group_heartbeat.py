@@ -202,9 +202,7 @@ def _explained(result: HeartbeatResult, why: str) -> HeartbeatResult:
 def response(result: HeartbeatResult | ApiError) -> StreamsGroupHeartbeatResponse:
     """Build the response."""
     if isinstance(result, ApiError):
-        return StreamsGroupHeartbeatResponse(
-            error_code=result.code, error_message=result.own_message
-        )
+        return StreamsGroupHeartbeatResponse(error_code=result.code, error_message=result.own_message)
     message = StreamsGroupHeartbeatResponse(
         member_id=result.member_id,
         member_epoch=result.epoch,
