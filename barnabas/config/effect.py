@@ -127,8 +127,6 @@ _ONE_LISTENER: Final = Missing(
 _INTERNAL: Final = Missing(
     "the times of this task are fixed",
     (
-        "log.initial.task.delay.ms",
-        "producer.id.expiration.check.interval.ms",
         "share.coordinator.cold.partition.snapshot.interval.ms",
         "share.coordinator.state.topic.prune.interval.ms",
     ),

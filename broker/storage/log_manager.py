@@ -53,8 +53,6 @@ __all__ = ["LogDirectoryError", "LogManager"]
 
 log = logging.getLogger("barnabas.storage.log_manager")
 
-INITIAL_TASK_DELAY_MS = 30_000
-PRODUCER_EXPIRATION_CHECK_MS = 600_000
 INVARIANTS_CHECK_MS = 10_000
 LONG_MAX = 2**63 - 1
 
@@ -288,13 +286,13 @@ class LogManager:
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
         every("stray-retention", self.expire_strays, config.log_retention_check_interval_ms)
-        every("producer-expiration", self.remove_expired_producers, PRODUCER_EXPIRATION_CHECK_MS)
+        every("producer-expiration", self.remove_expired_producers, config.producer_id_expiration_check_interval_ms)
         if self._checks_invariants:
             every("invariants-check", self.report_violations, INVARIANTS_CHECK_MS)
 
     def _every(self, name: str, job: Callable[[], object], period_ms: int) -> None:
         if 0 < period_ms < LONG_MAX:
-            self._scheduler.schedule(name, job, period_ms, min(INITIAL_TASK_DELAY_MS, period_ms))
+            self._scheduler.schedule(name, job, period_ms, min(self._config.log_initial_task_delay_ms, period_ms))
 
     # Creating
 

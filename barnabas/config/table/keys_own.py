@@ -168,6 +168,12 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("internal.segment.bytes", INT, None, LOW, None,
         "For tests: size at which a new segment starts, below the minimum of log.segment.bytes.",
         honoured=True, internal=True),
+    Key("log.initial.task.delay.ms", LONG, 30_000, LOW, at_least(0),
+        "For tests: time from the start of a broker to the first run of its periodic work on logs.",
+        honoured=True, internal=True),
+    Key("producer.id.expiration.check.interval.ms", INT, 600_000, LOW, at_least(1),
+        "For tests: time between two looks for idle producers, see producer.id.expiration.ms.",
+        honoured=True, internal=True),
     Key("unstable.api.versions.enable", BOOLEAN, False, LOW, None,
         "Whether brokers list and serve versions of APIs that Kafka 4.3 marks as unstable: InitProducerId v6, for "
         "two-phase commits. Kafka has this key too, and does not document it.",

@@ -220,7 +220,7 @@ def test_each_row_names_a_key() -> None:
 
 
 def test_internal_keys_of_kafka_are_known() -> None:
-    name = "producer.id.expiration.check.interval.ms"
+    name = "share.coordinator.state.topic.prune.interval.ms"
     assert list(warnings(Scope.BROKER, [name])) == [f"{name} has no effect: the times of this task are fixed"]
 
 

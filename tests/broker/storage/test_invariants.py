@@ -7,7 +7,7 @@ import pytest
 from barnabas.broker.storage.invariants import violations
 from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log.log_types import LogOffsetMetadata
-from barnabas.broker.storage.log_manager import INITIAL_TASK_DELAY_MS, LogManager
+from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.common.disk.faulty_files import MemoryFileSystem
@@ -73,6 +73,6 @@ def test_a_running_broker_reports_broken_invariants_if_asked_to(
     manager.load_logs()
     manager.start()
     manager.get_or_create_log(TP, b"\x01" * 16, Settings(), True)._state.recovery_point = 5
-    clock.advance_ms(INITIAL_TASK_DELAY_MS)
+    clock.advance_ms(BrokerSettings.log_initial_task_delay_ms)
     scheduler.run_due()
     assert ("An invariant is broken: flights-0: inv. 2" in caplog.text) == checks_invariants

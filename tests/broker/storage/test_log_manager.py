@@ -39,6 +39,8 @@ class BrokerSettings:
 
     num_recovery_threads_per_data_dir: int = 2
     producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    log_initial_task_delay_ms: int = 30_000
     log_retention_check_interval_ms: int = 300_000
     log_flush_scheduler_interval_ms: int = LONG_MAX
     log_flush_offset_checkpoint_interval_ms: int = 60_000
@@ -843,3 +845,16 @@ def test_what_a_killed_process_did_not_flush_is_flushed_at_the_start(
     assert isinstance(again.fs, MemoryFileSystem)
     assert contents(again.log(TPS[0])) == [(0, "a")]
     assert contents(Node(again.fs.crash()).start().log(TPS[0])) == kept
+
+
+def test_idle_producers_are_looked_for_as_often_as_configured() -> None:
+    node = Node(producer_id_expiration_ms=10_000, producer_id_expiration_check_interval_ms=500).start()
+    target = node.log(TPS[0])
+    record = SimpleRecord(node.clock.wall_ms(), b"k", b"v")
+    batch = build_batch([record], producer_id=7, producer_epoch=0, base_sequence=0)
+    target.append_as_leader(memoryview(bytearray(batch)), leader_epoch=0)
+    target.producer_state.producer_id_expiration_ms = 10_000
+    assert target.producer_state.entry(7) is not None
+    node.clock.advance_ms(10_500)
+    node.scheduler.run_due()
+    assert target.producer_state.entry(7) is None
