@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.auto-topic-creation")
 
+_BY_CONTROLLER: Final = -1
 SHOWN_MAX: Final = 10  # topics that one request writes to the log: clients name them
 
 
@@ -183,8 +184,13 @@ class AutoTopicCreation:
                     "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
                 },
             )
+        own = config.originals  # what the broker's file does not say, the controller's decides
         return CreatableTopic(
-            name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor
+            name=name,
+            num_partitions=config.num_partitions if "num.partitions" in own else _BY_CONTROLLER,
+            replication_factor=config.default_replication_factor
+            if "default.replication.factor" in own
+            else _BY_CONTROLLER,
         )
 
 

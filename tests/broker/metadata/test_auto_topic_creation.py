@@ -106,6 +106,14 @@ def test_internal_topics_have_their_own_configs(
     )
 
 
+def test_what_the_file_does_not_say_the_controller_decides(channel: ScriptedChannel, clock: FakeClock) -> None:
+    config = Config.from_properties({"node.id": "1"})
+    AutoTopicCreation(config, channel, clock).create_internal("plain")  # type: ignore[arg-type]
+    ((message, _),) = channel.sent
+    (topic,) = message.topics
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+
+
 def test_a_failed_creation_is_logged_and_may_be_repeated(
     creation: AutoTopicCreation, channel: ScriptedChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
