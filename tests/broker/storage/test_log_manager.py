@@ -19,7 +19,6 @@ from barnabas.broker.storage.directories.log_directory import LogDirectory
 from barnabas.broker.storage.log.log import FetchIsolation, Log
 from barnabas.broker.storage.log_manager import LogDirectoryError, LogManager
 from barnabas.broker.storage.scheduler import ManualScheduler
-from barnabas.broker.storage.segments.segment import LogSegment
 from barnabas.common.clock import FakeClock
 from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.disk.files import Buffer, Entry, FileHandle, FileSystem
@@ -306,24 +305,28 @@ def test_truncations_are_checkpointed_at_once_and_together() -> None:
     assert b"flights 0 1\nflights 1 0" in node.fs.read_bytes("/a/recovery-point-offset-checkpoint")
 
 
-def test_a_roll_after_a_truncation_flushes_until_the_checkpoint_has_the_truncation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    node = Node().start()
+def test_a_roll_after_a_truncation_flushes_until_the_checkpoint_has_the_truncation() -> None:
+    flushed: list[str] = []
+
+    def note(operation: str, path: str) -> bool:
+        if operation == "fsync" and path.endswith(".log"):
+            flushed.append(path.rpartition("/")[2])
+        return False
+
+    node = Node(FaultyFileSystem(MemoryFileSystem(), matches=note)).start()
     target = node.log(TPS[0])
     for value in "abc":
         node.append(target, value)
     target.flush()
     node.manager.checkpoint_recovery_points()
-    flushed: list[int] = []
-    monkeypatch.setattr(LogSegment, "flush_data", lambda segment: flushed.append(segment.base_offset))
     target.truncate_to(1)
+    flushed.clear()
     target.roll()
-    assert flushed == [0]
+    assert flushed == ["00000000000000000000.log"]
     node.manager.checkpoint_recovery_points()
     node.append(target, "b")
     target.roll()
-    assert flushed == [0]
+    assert flushed == ["00000000000000000000.log"]
 
 
 def test_no_older_points_are_written_over_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:

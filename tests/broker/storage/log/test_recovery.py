@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.storage.directories.checksums import add_to_entries
-from barnabas.broker.storage.log.flusher import LogFlusher
 from barnabas.broker.storage.log.log import Log
-from barnabas.broker.storage.segments.segment import LogSegment
 from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.protocol.errors import ApiError
@@ -453,57 +451,61 @@ def test_a_truncation_that_is_interrupted_leaves_no_hole() -> None:
     assert failing > 5
 
 
-def test_a_truncation_into_a_segment_that_is_being_flushed_has_it_flushed_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncation_into_a_segment_that_is_being_flushed_has_it_flushed_again() -> None:
     """What is appended after the cut is not on disk, although the flush ends after it."""
+    cuts: list[int] = []
+
+    def cut_meanwhile(operation: str, path: str) -> bool:
+        if cuts and operation == "fsync" and path.endswith(".log"):
+            target.truncate_to(cuts.pop())
+        return False
+
+    memory = MemoryFileSystem()
+    bench = Bench(FaultyFileSystem(memory, matches=cut_meanwhile))
     segment_bytes = 10 * len(bench.batch("v0"))
     target = bench.open(segment_bytes=segment_bytes)
     for number in range(15):
         bench.append(target, f"v{number % 10}", leader_epoch=1)
-    flush_data = LogSegment.flush_data
-
-    def cut(segment: LogSegment) -> None:
-        monkeypatch.undo()
-        flush_data(segment)
-        target.truncate_to(3)
-
-    monkeypatch.setattr(LogSegment, "flush_data", cut)
+    cuts.append(3)
     bench.scheduler.run_due()  # the flush of the first segment
+    assert target.log_end_offset == 3
     target.note_checkpointed(target.point_to_checkpoint())
     for number in range(3, 25):
         bench.append(target, f"w{number % 10}", leader_epoch=5)
     bench.scheduler.run_due()
     assert (target.segments.bases, target.recovery_point) == ((0, 10, 20), 20)
-    assert isinstance(bench.fs, MemoryFileSystem)
     for seed in range(5):
-        after = Bench(bench.fs.crash(random.Random(seed)))
+        after = Bench(memory.crash(random.Random(seed)))
         again = after.open(recovery_point=20, may_have_holes=True, segment_bytes=segment_bytes)
         assert [offset for offset, _ in contents(again)] == list(range(again.log_end_offset))
         assert again.log_end_offset >= 20
 
 
-def test_a_flush_waits_for_a_truncation_that_is_under_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_waits_for_a_truncation_that_is_under_way() -> None:
     """Otherwise it would count the records that replace the cut ones as flushed."""
+    flush = threading.Thread(target=lambda: target.flush(), daemon=True)
+    is_truncating = False
+    of_the_flush: list[str] = []
+
+    def flush_meanwhile(operation: str, _path: str) -> bool:
+        if threading.current_thread() is flush:
+            of_the_flush.append(operation)
+        elif is_truncating and operation == "fsync_dir":
+            flush.start()
+            flush.join(0.05)
+            assert of_the_flush == []
+        return False
+
+    bench = Bench(FaultyFileSystem(MemoryFileSystem(), matches=flush_meanwhile))
     target = bench.open(segment_bytes=10 * len(bench.batch("v0")))
     for number in range(30):
         bench.append(target, f"v{number % 10}", leader_epoch=1)
-    flush = threading.Thread(target=target.flush, daemon=True)
-    points: list[int] = []
-    monkeypatch.setattr(LogFlusher, "_unflushed_segments", lambda _flusher, point, _offset: points.append(point) or [])
-    target.note_checkpointed(30)
-    fsync_dir = MemoryFileSystem.fsync_dir
-
-    def meanwhile(disk: MemoryFileSystem, path: str) -> None:
-        fsync_dir(disk, path)
-        flush.start()
-        flush.join(0.05)
-        assert points == []
-
-    monkeypatch.setattr(MemoryFileSystem, "fsync_dir", meanwhile)
+    is_truncating = True
     target.truncate_to(3)
+    is_truncating = False
     flush.join(10)
-    assert points == [target.recovery_point]
+    assert of_the_flush
+    assert target.recovery_point == 3
 
 
 def test_a_new_replica_that_begins_at_its_leaders_start_waits_for_no_disk(bench: Bench) -> None:
