@@ -40,7 +40,7 @@ from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import PLAINTEXT, SSL_KEYS, TLS_PROTOCOLS, base_name
+from barnabas.config.listeners import PLAINTEXT, SSL_KEYS, TLS_PROTOCOLS, base_name, limit_of_host
 from barnabas.metrics.meters import Window
 from barnabas.metrics.table import catalogue
 from barnabas.security.tls.endpoints import TlsEndpoint, TlsEndpoints
@@ -433,8 +433,8 @@ def parse_overrides(value: str | Mapping[str, int] | Iterable[str] | None) -> di
     overrides: dict[str, int] = {}
     for item in items:
         if item.strip():
-            host, _, limit = item.strip().rpartition(":")
-            overrides[host.strip().strip("[]")] = int(limit)
+            host, limit = limit_of_host(item)
+            overrides[host] = int(limit)
     return overrides
 
 

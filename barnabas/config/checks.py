@@ -14,6 +14,7 @@ from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import (
     PLAINTEXT,
     check_listeners,
+    limit_of_host,
     parse_addresses,
     parse_voters,
 )
@@ -210,13 +211,13 @@ def _check_network(state: Mapping[str, Any]) -> None:
     overrides = state["max_connections_per_ip_overrides"]
     # Why rstrip: Java's split drops empty items at the end, and Kafka refuses the others.
     for item in map(str.strip, overrides.rstrip(", ").split(",") if overrides.strip(", ") else ()):
-        host, separator, count = item.rpartition(":")
+        host, limit = limit_of_host(item)
         _require(
-            bool(separator and host) and count.strip().isdecimal(),
+            bool(host) and limit.isdecimal(),
             f"Invalid value {item} for configuration max.connections.per.ip.overrides: expected host:count",
         )
         _require(
-            _HOST_CHARACTERS.issuperset(host.strip().strip("[]")),
+            _HOST_CHARACTERS.issuperset(host),
             f"max.connections.per.ip.overrides contains invalid addresses : {host}",
         )
     _require(

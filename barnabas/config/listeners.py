@@ -112,6 +112,12 @@ def is_any_address(host: str) -> bool:
         return False
 
 
+def limit_of_host(item: str) -> tuple[str, str]:
+    """Return the two texts of an item of max.connections.per.ip.overrides: a host, without brackets, and its limit."""
+    host, _, limit = item.rpartition(":")
+    return host.strip().strip("[]"), limit.strip()
+
+
 def base_name(name: str) -> str:
     """Return the key behind `listener.name.<listener>.<key>`; any other name is its own."""
     return name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name

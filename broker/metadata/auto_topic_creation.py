@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.auto-topic-creation")
 
-_BY_CONTROLLER: Final = -1
+_BY_CONTROLLER: Final = -1  # its defaults count, where the file of this broker is silent
 SHOWN_MAX: Final = 10  # topics that one request writes to the log: clients name them
 
 
@@ -184,14 +184,12 @@ class AutoTopicCreation:
                     "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
                 },
             )
-        own = config.originals  # what the broker's file does not say, the controller's decides
-        return CreatableTopic(
-            name=name,
-            num_partitions=config.num_partitions if "num.partitions" in own else _BY_CONTROLLER,
-            replication_factor=config.default_replication_factor
-            if "default.replication.factor" in own
-            else _BY_CONTROLLER,
-        )
+        topic = CreatableTopic(name=name, num_partitions=_BY_CONTROLLER, replication_factor=_BY_CONTROLLER)
+        if "num.partitions" in config.originals:
+            topic.num_partitions = config.num_partitions
+        if "default.replication.factor" in config.originals:
+            topic.replication_factor = config.default_replication_factor
+        return topic
 
 
 def _shown(names: Sequence[str]) -> str:

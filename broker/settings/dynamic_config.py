@@ -267,9 +267,7 @@ class DynamicConfig:
             in_force = self.config.current
             stored = {**self.cluster_overrides(), **self.broker_overrides()}
             kept = {
-                name: text
-                for name, text in texts.items()
-                if text in (in_force.get(name), None) or stored.get(name) != text
+                name: text for name, text in texts.items() if text == in_force.get(name) or text != stored.get(name)
             }
             if len(kept) == len(texts):
                 raise

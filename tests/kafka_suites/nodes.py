@@ -130,9 +130,7 @@ class Nodes:
             assigned["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
         else:
             assigned["controller.quorum.voters"] = ",".join(f"{number}@{at}" for number, at in addresses.items())
-        if (
-            wanted.properties.get(PERSISTER) == ""
-        ):  # Kafka then keeps no state of share groups, and needs no topic for it
+        if wanted.properties.get(PERSISTER) == "":  # Kafka keeps no state of share groups then, and needs no topic
             defaults |= {"share.coordinator.state.topic.replication.factor": "1"}
             defaults |= {"share.coordinator.state.topic.min.isr": "1"}
         own = wanted.properties_of.get(str(node.node_id), {})

@@ -462,7 +462,7 @@ def test_without_credentials_a_wide_address_is_warned_of(caplog: pytest.LogCaptu
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "::"])
 def test_all_interfaces_are_those_of_ipv6_too(host: str) -> None:
     if not socket.has_dualstack_ipv6():
-        pytest.skip("this machine has no IPv6")
+        pytest.skip("this machine has no IPv6")  # Why: such kernels exist, and `listen` uses IPv4 there (test_net.py)
     seen = []
     server = MetricsServer(Registry(), host, 0)
     server.respond = lambda request, _is_visitor: Page(seen.append(request.address) or b"here")  # type: ignore[method-assign,func-returns-value]

@@ -353,6 +353,15 @@ class GroupCoordinator:
             raise ApiError(_no_shard(group_id))
         return shard
 
+    def with_shard(self, group_id: str, use: Callable[[Shard], object], refuse: Completion[ApiError]) -> None:
+        """Have `use` use the group's shard; `refuse` gets the error if it is not here."""
+        try:
+            shard = self.shard_of(group_id)
+        except ApiError as refusal:
+            refuse(refusal)
+        else:
+            use(shard)
+
     # Offsets; an empty group id is valid here, as it always was
 
     @property

@@ -46,6 +46,7 @@ from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.consumer.environment import GroupTimes
     from barnabas.broker.coordinators.consumer.values import Heartbeat, HeartbeatResult
     from barnabas.broker.coordinators.groups.context import ShardContext
     from barnabas.broker.coordinators.groups.timers import TimerEntry
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.runtime.shard_life import ShardState
     from barnabas.broker.coordinators.share_groups.values import Heartbeat as ShareHeartbeat
     from barnabas.broker.coordinators.share_groups.values import HeartbeatResult as ShareHeartbeatResult
+    from barnabas.broker.coordinators.streams_groups.environment import StreamsGroupConfig
     from barnabas.broker.coordinators.streams_groups.values import Heartbeat as StreamsHeartbeat
     from barnabas.broker.coordinators.streams_groups.values import HeartbeatResult as StreamsHeartbeatResult
     from barnabas.broker.coordinators.transactions.marker import Marker
@@ -304,21 +306,28 @@ class Shard:
     ) -> None:
         """Handle a ConsumerGroupHeartbeat (KIP-848)."""
         with self._lock:
-            if error := self._core.committed_gate_locked():
-                times = self._core.context.consumers.times_of(group_id)
-                self._keep_member_locked(group_id, request, times.session_timeout_ms)
+            if error := self._heartbeat_gate_locked(group_id, request, self._core.context.consumers.times_of):
                 self._core.answer_locked(reply, ApiError(error))
             elif refusal := self._other_kind_locked(group_id):
                 self._core.answer_locked(reply, refusal)
             else:
                 self._consumers.heartbeat(group_id, request, reply)
 
-    def _keep_member_locked(
-        self, group_id: str, request: Heartbeat | ShareHeartbeat | StreamsHeartbeat, session_timeout_ms: int
-    ) -> None:
-        """Start the session of a member again: its heartbeat has come, although it cannot be answered yet."""
-        if request.epoch >= 0:  # it does not leave
-            self._core.timers.renew(group_id, ev.TimerKey("session", request.member_id), session_timeout_ms)
+    def _heartbeat_gate_locked(
+        self,
+        group_id: str,
+        request: Heartbeat | ShareHeartbeat | StreamsHeartbeat,
+        config_of: Callable[[str], GroupTimes | StreamsGroupConfig],
+    ) -> ErrorCode:
+        """Return the gate for a heartbeat.
+
+        If it cannot be answered yet, the member's session starts again all the same, unless the member leaves.
+        """
+        error = self._core.committed_gate_locked()
+        if error and request.epoch >= 0:
+            key = ev.TimerKey("session", request.member_id)
+            self._core.timers.renew(group_id, key, config_of(group_id).session_timeout_ms)
+        return error
 
     def _other_kind_locked(self, group_id: str) -> ApiError | None:
         """Return why this is no id of a consumer group, if a share group or a streams group has it."""
@@ -331,9 +340,7 @@ class Shard:
     ) -> None:
         """Handle a StreamsGroupHeartbeat (KIP-1071)."""
         with self._lock:
-            if error := self._core.committed_gate_locked():
-                config = self._core.context.streams.config_of(group_id)
-                self._keep_member_locked(group_id, request, config.session_timeout_ms)
+            if error := self._heartbeat_gate_locked(group_id, request, self._core.context.streams.config_of):
                 self._core.answer_locked(reply, ApiError(error))
             else:
                 self._streams.heartbeat(group_id, request, reply)
@@ -343,9 +350,7 @@ class Shard:
     ) -> None:
         """Handle a ShareGroupHeartbeat (KIP-932)."""
         with self._lock:
-            if error := self._core.committed_gate_locked():
-                times = self._core.context.shares.times_of(group_id)
-                self._keep_member_locked(group_id, request, times.session_timeout_ms)
+            if error := self._heartbeat_gate_locked(group_id, request, self._core.context.shares.times_of):
                 self._core.answer_locked(reply, ApiError(error))
             else:
                 self._shares.heartbeat(group_id, request, reply)

@@ -87,12 +87,7 @@ class ShareGroupRequests:
 
     def heartbeat(self, group_id: str, request: Heartbeat, reply: Completion[HeartbeatResult | ApiError]) -> None:
         """Handle a ShareGroupHeartbeat."""
-        try:
-            shard = self._coordinator.shard_of(group_id)
-        except ApiError as refusal:
-            reply(refusal)
-        else:
-            shard.share_heartbeat(group_id, request, reply)
+        self._coordinator.with_shard(group_id, lambda shard: shard.share_heartbeat(group_id, request, reply), reply)
 
     def describe(self, group_id: str, read: Callable[[ShareGroup], T]) -> T:
         """Have `read` read a share group, quickly, under its shard's lock. Raises ApiError."""
@@ -116,12 +111,10 @@ class ShareGroupRequests:
         self._change(group_id, lambda shares: shares.changes.delete_offsets(group_id, topics, reply), reply)
 
     def _change(self, group_id: str, change: Callable[[ShareGroups], object], reply: Completion[T | ApiError]) -> None:
-        try:
-            shard = self._coordinator.shard_of(group_id)
-        except ApiError as refusal:
-            reply(refusal)
-        else:
-            shard.change_shares(change, lambda error: reply(ApiError(error)))
+        def refuse(error: ErrorCode) -> None:
+            reply(ApiError(error))
+
+        self._coordinator.with_shard(group_id, lambda shard: shard.change_shares(change, refuse), reply)
 
     def describe_offsets(
         self,

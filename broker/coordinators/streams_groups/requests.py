@@ -37,12 +37,7 @@ class StreamsGroupRequests:
 
     def heartbeat(self, group_id: str, request: Heartbeat, reply: Completion[HeartbeatResult | ApiError]) -> None:
         """Handle a StreamsGroupHeartbeat."""
-        try:
-            shard = self._coordinator.shard_of(group_id)
-        except ApiError as refusal:
-            reply(refusal)
-        else:
-            shard.streams_heartbeat(group_id, request, reply)
+        self._coordinator.with_shard(group_id, lambda shard: shard.streams_heartbeat(group_id, request, reply), reply)
 
     def describe(self, group_id: str, read: Callable[[StreamsGroup], T]) -> T:
         """Have `read` read a streams group, quickly, under its shard's lock. Raises ApiError."""

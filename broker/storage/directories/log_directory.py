@@ -59,7 +59,7 @@ class LogDirectory:
             fs, f"{path}/{LOG_START_OFFSET_FILE}", f"{path}/{LOG_START_OFFSET_COPY}"
         )
         # From collecting the offsets of a checkpoint to its writing: an older collection must not be written last.
-        self.checkpointing = threading.Lock()  # before the registry's lock
+        self.checkpointing = threading.Lock()  # before the registry's lock, and those of logs
         self._fs = fs
         self._lock: DirectoryLock | None = None
 
