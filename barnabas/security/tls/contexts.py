@@ -66,8 +66,9 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     enabled = set(settings.enabled_protocols or _VERSIONS)
     names = settings.cipher_suites
+    newer = [name for name in names if name in ciphers.TLS_1_3]
     older = [name for name in map(ciphers.openssl_name, names) if name]
-    if names and not ciphers.TLS_1_3.intersection(names):
+    if names and not newer:
         enabled.discard("TLSv1.3")
     if names and not older:
         enabled.discard("TLSv1.2")
@@ -75,14 +76,29 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if not versions:
         raise ConfigError("ssl.cipher.suites has no suite for the versions of ssl.enabled.protocols")
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    if newer:
+        _choose_newer(context, newer)
     if older:
-        try:
-            context.set_ciphers(":".join(older))
-        except ssl.SSLError:
-            raise ConfigError("ssl.cipher.suites: OpenSSL offers none of these suites") from None
-        missing = set(older).difference(cipher["name"] for cipher in context.get_ciphers())
-        if missing:
-            raise ConfigError(f"ssl.cipher.suites: OpenSSL does not offer {', '.join(sorted(missing))}")
+        _choose_older(context, older)
+
+
+def _choose_newer(context: ssl.SSLContext, names: list[str]) -> None:
+    if ciphers.TLS_1_3.issubset(names) or ciphers.choose_tls_1_3(context, names):
+        return
+    raise ConfigError(
+        "ssl.cipher.suites: this interpreter cannot choose among the suites of TLS 1.3; list all of them "
+        f"({', '.join(sorted(ciphers.TLS_1_3))}) or none, which leaves TLS 1.2"
+    )
+
+
+def _choose_older(context: ssl.SSLContext, names: list[str]) -> None:
+    try:
+        context.set_ciphers(":".join(names))
+    except ssl.SSLError:
+        raise ConfigError("ssl.cipher.suites: OpenSSL offers none of these suites") from None
+    missing = set(names).difference(cipher["name"] for cipher in context.get_ciphers())
+    if missing:
+        raise ConfigError(f"ssl.cipher.suites: OpenSSL does not offer {', '.join(sorted(missing))}")
 
 
 def _trust(context: ssl.SSLContext, trusted: tuple[x509.Certificate, ...] | None) -> None:

@@ -127,12 +127,6 @@ def _check_ciphers(settings: TlsSettings) -> None:
         name for name in settings.cipher_suites if name not in ciphers.TLS_1_3 and not ciphers.openssl_name(name)
     ]
     _require(not unknown, f"{key}: {', '.join(unknown)} is not supported")
-    chosen = ciphers.TLS_1_3.intersection(settings.cipher_suites)
-    _require(
-        chosen in (frozenset(), ciphers.TLS_1_3),
-        f"{key}: Python cannot choose among the suites of TLS 1.3; list all of them "
-        f"({', '.join(sorted(ciphers.TLS_1_3))}) or none, which leaves TLS 1.2",
-    )
 
 
 def _require(condition: bool, message: str) -> None:

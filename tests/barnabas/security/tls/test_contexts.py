@@ -36,6 +36,7 @@ def server(**values: str) -> ssl.SSLContext:
             {"cipher_suites": "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256"},
             ("TLSv1_3", "TLSv1_3"),
         ),
+        ({"cipher_suites": "TLS_AES_128_GCM_SHA256"}, ("TLSv1_3", "TLSv1_3")),
     ],
 )
 def test_versions(values: dict[str, str], versions: tuple[str, str]) -> None:
