@@ -40,6 +40,7 @@ COMPILED = (
     "barnabas/security/acls/rules.py",
     "barnabas/security/tls/session.py",
     "barnabas/broker/authorization/access.py",
+    "barnabas/broker/authorization/audit.py",
     "barnabas/broker/authorization/authorizer.py",
     "barnabas/broker/requests/answers.py",
     "barnabas/broker/requests/dispatcher.py",

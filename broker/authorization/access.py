@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.broker.authorization.audit import Audit
 from barnabas.protocol.errors import ApiError
 from barnabas.security.acls.rules import CACHED_NAME_MAX, Reason
 from barnabas.security.values import CLUSTER_NAME, AclOperation, ResourceType
@@ -39,7 +40,7 @@ OPERATIONS: Final = {
 
 
 class Judge(Protocol):
-    """Decides about a whole request, and notes decisions (`Authorizer`, which imports this module)."""
+    """Decides about a whole request (`Authorizer`, which imports this module)."""
 
     def admit(self, api: Any, request: Any) -> Close | None:
         """Give a request its access; None admits it. Raises ApiError."""
@@ -47,14 +48,12 @@ class Judge(Protocol):
     def renewed(self, access: Access) -> Access:
         """Return an access by the present rules: the same one if they have not changed."""
 
-    def note(self, decision: Decision, row: Row, name: str, count: int, access: Access) -> bool:
-        """Count and log a decision; return whether it allows."""
-
 
 class Access:
     """See the module."""
 
     __slots__ = (
+        "_audit",
         "_decision",
         "_name",
         "_row",
@@ -68,9 +67,17 @@ class Access:
     )
 
     def __init__(
-        self, authorizer: Judge, rules: AclRules, principal: str, host: str, api_name: str, generation: int
+        self,
+        authorizer: Judge,
+        audit: Audit,
+        rules: AclRules,
+        principal: str,
+        host: str,
+        api_name: str,
+        generation: int,
     ) -> None:
         self.authorizer = authorizer
+        self._audit = audit
         self.rules = rules
         self.principal = principal
         self.host = host
@@ -114,7 +121,16 @@ class Access:
             decision = self.rules.decide(self.principal, self.host, row.operation, row.resource, name)
             if len(name) <= CACHED_NAME_MAX:
                 self._row, self._name, self._decision = row, name, decision
-        return self.authorizer.note(decision, row, name, count, self)
+        audit = self._audit
+        if decision.is_allowed:
+            audit.allowed.inc()
+            if audit.logs_allowed:
+                audit.log(decision, row, name, count, self)
+            return True
+        audit.denied.inc()
+        if row.is_logged:
+            audit.log(decision, row, name, count, self)
+        return False
 
     def has(self, row: Row, name: str) -> bool:
         """Return the same as `allows`, for a question that is asked again where it matters: not counted, not logged."""

@@ -1,4 +1,4 @@
-"""The authorizer of a process: decides by ACLs, logs as Kafka's does, and counts.
+"""The authorizer of a process: decides by ACLs. Its accesses count and log what they ask (`audit.py`).
 
 `authorizer.class.name` configures it; without that there is none, and nothing is checked but the listener (rule 6 of
 the dispatcher).
@@ -11,9 +11,6 @@ Rules
    yet. The controller's pushes pass all the same, since they bring the ACLs; the push gate checks who sent them.
 4. A right to be a node that nobody gave is none: on a listener for clients, `allow.everyone.if.no.acl.found` opens no
    API that only nodes may call.
-5. One line of the log `barnabas.authorizer` for each refusal that a client asked for (INFO) and each right that was
-   used (DEBUG). Rights that only filter a list, or have an alternative, are not logged when they are missing. A request
-   has at most LINES_MAX lines, since it can name a million topics; the last one says that there are more.
 
 Threads: any handler asks; the thread that brings ACLs replaces the rules.
 Source: StandardAuthorizer, StandardAuthorizerData.logAuditMessage, AuthHelper (Kafka 4.3).
@@ -21,23 +18,22 @@ Source: StandardAuthorizer, StandardAuthorizerData.logAuditMessage, AuthHelper (
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.authorization.access import Access
+from barnabas.broker.authorization.audit import Audit, log
 from barnabas.broker.authorization.row import Answer
 from barnabas.broker.authorization.table import BROKER_RIGHTS, CONTROLLER_RIGHTS, FORWARDED, NO_RIGHTS
 from barnabas.broker.requests.answers import Close
-from barnabas.metrics.meters import Counter, Sensor
+from barnabas.metrics.meters import Sensor
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.acls.index import AclIndex
-from barnabas.security.acls.rules import AclRules, Decision, parse_super_users
+from barnabas.security.acls.rules import AclRules, parse_super_users
 
 if TYPE_CHECKING:
-    from barnabas.broker.authorization.row import Row
     from barnabas.broker.authorization.table import Rights
     from barnabas.broker.requests.api import Api
     from barnabas.broker.requests.request import Request
@@ -46,15 +42,11 @@ if TYPE_CHECKING:
     from barnabas.metrics.table.row import Metric
     from barnabas.security.values import AclBinding
 
-log = logging.getLogger("barnabas.authorizer")
-
 #: What a process may be asked before it has any ACL (rule 3).
 _BEFORE_ACLS: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.API_VERSIONS}
 )
-_SHOWN_MAX: Final = 300  # characters of a name in the log
 _PER_MINUTE: Final = 60.0
-LINES_MAX: Final = 1_000
 
 
 class Authorizer:
@@ -70,8 +62,7 @@ class Authorizer:
             key: tuple(row for row in rows if row.asks is not None) for key, rows in rights.items()
         }
         self._unchecked = unchecked  # fixed before start
-        self._allowed = Counter()
-        self._denied = Counter()
+        self.audit = Audit()
 
     def register(self, registry: Registry, role: str) -> None:
         """Show the metrics of Kafka's StandardAuthorizer."""
@@ -81,9 +72,10 @@ class Authorizer:
             sensor = Sensor(registry.now_s(), count)
             registry.gauge(row, lambda: sensor.snapshot(registry.now_s())[1] * _PER_MINUTE, **labels)
 
-        show(catalogue.AUTHORIZATIONS_ALLOWED, lambda: self._allowed.count)
-        show(catalogue.AUTHORIZATIONS_DENIED, lambda: self._denied.count)
-        show(catalogue.AUTHORIZATIONS, lambda: self._allowed.count + self._denied.count)
+        audit = self.audit
+        show(catalogue.AUTHORIZATIONS_ALLOWED, lambda: audit.allowed.count)
+        show(catalogue.AUTHORIZATIONS_DENIED, lambda: audit.denied.count)
+        show(catalogue.AUTHORIZATIONS, lambda: audit.allowed.count + audit.denied.count)
         registry.gauge(catalogue.ACLS, lambda: len(self.rules.acls or ()), **labels)
 
     def take(self, acls: Mapping[bytes, AclBinding]) -> None:
@@ -108,7 +100,7 @@ class Authorizer:
         if access is not None and access.generation == generation and access.principal == context.principal:
             access.begin(api.name)
         else:
-            access = Access(self, rules, context.principal, context.client_address, api.name, generation)
+            access = Access(self, self.audit, rules, context.principal, context.client_address, api.name, generation)
             if connection is not None:
                 connection.access = access
         request.access = access
@@ -136,36 +128,7 @@ class Authorizer:
         rules = self.rules
         if rules is access.rules:
             return access
-        return Access(self, rules, access.principal, access.host, access.api_name, generation)
-
-    def note(self, decision: Decision, row: Row, name: str, count: int, access: Access) -> bool:
-        """Count a decision, and log it (rule 5); return whether it allows."""
-        if decision.is_allowed:
-            self._allowed.inc()
-            if not log.isEnabledFor(logging.DEBUG):  # Why first: it is so for nearly every request
-                return True
-            level = logging.DEBUG
-        else:
-            self._denied.inc()
-            if not row.is_logged:
-                return False
-            level = logging.INFO
-        access.lines += 1
-        if access.lines >= LINES_MAX:
-            if access.lines == LINES_MAX and log.isEnabledFor(level):
-                log.log(
-                    level, "Principal = %s from host = %s: more than %d resources in this %s request, the rest is only "
-                    "counted", _shown(access.principal), access.host, LINES_MAX - 1, access.api_name,
-                )  # fmt: skip
-            return decision.is_allowed
-        log.log(
-            level,
-            "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s with "
-            "resourceRefCount = %d based on rule %s",
-            _shown(access.principal), "Allowed" if decision.is_allowed else "Denied", row.operation.name, access.host,
-            row.resource.name.title().replace("_", ""), _shown(name), access.api_name, count, decision,
-        )  # fmt: skip
-        return decision.is_allowed
+        return Access(self, self.audit, rules, access.principal, access.host, access.api_name, generation)
 
 
 def make_authorizer(config: Config, registry: Registry, *, is_controller: bool = False) -> Authorizer | None:
@@ -182,9 +145,3 @@ def make_authorizer(config: Config, registry: Registry, *, is_controller: bool =
     default = "ALLOWED" if config.allow_everyone_if_no_acl_found else "DENIED"
     log.info("set super.users=%s, default result=%s", ",".join(sorted(super_users)), default)
     return made
-
-
-def _shown(name: str) -> str:
-    """Return a name that a client chose, fit for a line."""
-    cut = name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}..."
-    return cut if cut.isprintable() else ascii(cut)

@@ -14,9 +14,10 @@ from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.protocol.error_responses import error_response
-from barnabas.protocol.errors import ApiError
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import response_class
+from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest
 from barnabas.protocol.schema import Message
 from barnabas.security.acls.index import AclIndex
 from barnabas.security.acls.rules import AclRules
@@ -34,6 +35,7 @@ from tests.support.broker.parked import Waiting
 ALICE = "User:alice"
 ROOT = "User:root"
 HOST = "10.1.2.3"
+HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
 
 
 def acl(
@@ -107,3 +109,19 @@ def ask(
     if isinstance(response, Close):
         return response
     return response_class(message.API_KEY).decode(response.encode(version), version)
+
+
+def admit(by: Authorizer, message: Any = HEARTBEAT, version: int = 4, **about: Any) -> Any:
+    """A request that an authorizer has admitted."""
+    request = make_request(message, version, **about)
+    by.admit(TABLE[message.API_KEY], request)
+    return request
+
+
+def is_admitted(by: Authorizer, message: Any = HEARTBEAT, **about: Any) -> bool:
+    """Whether an authorizer admits a request to a group."""
+    try:
+        admit(by, message, **about)
+    except ApiError as error:
+        return error.code != ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return True
