@@ -17,7 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import ssl
+    from ssl import SSLContext
 
 #: The suites of TLS 1.3 that OpenSSL offers.
 TLS_1_3: Final = frozenset(("TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"))
@@ -45,7 +45,7 @@ def openssl_name(name: str) -> str | None:
     return f"{exchange}AES{aes[1]}-{mode}{aes[3]}"
 
 
-def choose_tls_1_3(context: ssl.SSLContext, names: list[str]) -> bool:
+def choose_tls_1_3(context: SSLContext, names: list[str]) -> bool:
     """Let a context offer only these suites of TLS 1.3; return whether it does."""
     native = getattr(context, "set_ciphersuites", None)
     if native is not None:
@@ -56,17 +56,20 @@ def choose_tls_1_3(context: ssl.SSLContext, names: list[str]) -> bool:
     return offered == set(names)
 
 
-def _choose_by_openssl(context: ssl.SSLContext, names: list[str]) -> bool:
+def _choose_by_openssl(context: SSLContext, names: list[str]) -> bool:
     if sys.implementation.name != "cpython" or not _KNOWN[0] <= sys.version_info[:2] < _KNOWN[1]:
         return False
-    import _ssl  # Why here: few listeners need either module
+    import _ssl  # Why here: few listeners need these modules
     import ctypes
+    import ssl
 
     try:
-        # The OpenSSL that the module itself is linked with: another copy could not read its SSL_CTX.
         library = ctypes.CDLL(getattr(_ssl, "__file__", None))
-        set_ciphersuites = library.SSL_CTX_set_ciphersuites
+        set_ciphersuites, version = library.SSL_CTX_set_ciphersuites, library.OpenSSL_version
     except (OSError, AttributeError):
+        return False
+    version.restype = ctypes.c_char_p
+    if version(0) != ssl.OPENSSL_VERSION.encode():  # another copy of OpenSSL could not read this one's SSL_CTX
         return False
     set_ciphersuites.argtypes, set_ciphersuites.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_int
     ssl_ctx = ctypes.c_void_p.from_address(id(context) + object.__basicsize__)
