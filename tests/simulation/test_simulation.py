@@ -19,7 +19,7 @@ def simulate(*options: str, hash_seed: str = "0") -> tuple[int, list[str]]:
     """The exit code and the lines of a run."""
     command = [sys.executable, "-m", "tests.simulation", *options]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=900)
     assert done.stderr == ""
     return done.returncode, done.stdout.splitlines()
 
