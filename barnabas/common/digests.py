@@ -1,11 +1,14 @@
-"""Digests, and the comparison of secrets: `hashlib` and `hmac`, loaded at the first use.
+"""Digests, and the comparison of secrets: `hashlib` and `hmac`, loaded at the first digest.
 
-Why: they load OpenSSL, 4 MB of each process. Without security, the controller and the commands never need it.
+Why: they load OpenSSL, 4 MB of each process. Without security, the processes and the commands never need it. They do
+compare: a broker compares the id in each push of the controller with its own.
 
 Threads: any.
 """
 
 from __future__ import annotations
+
+from _operator import _compare_digest  # Why not from hmac: that loads OpenSSL, and takes this function without it
 
 
 def digest(name: str, data: bytes) -> bytes:
@@ -38,6 +41,4 @@ def pbkdf2(name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
 
 def is_equal(one: bytes, other: bytes) -> bool:
     """Compare two secrets in a time that does not depend on where they differ."""
-    import hmac
-
-    return hmac.compare_digest(one, other)
+    return _compare_digest(one, other)
