@@ -1,6 +1,6 @@
 """Both servers as processes: a protective setting without effect ends them at start, with one line and exit code 1.
 
-Tests broker/main.py, controller/main.py, command_line.py and errors.py from end to end.
+Tests broker/main.py, controller/main.py and errors.py from end to end.
 """
 
 from __future__ import annotations
