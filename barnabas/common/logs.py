@@ -21,9 +21,9 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from barnabas.common.clock import NS_PER_S
@@ -74,9 +74,9 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         node: dict[str, Any] = {
-            "timestamp": moment.replace("+00:00", "Z"),
+            "timestamp": f"{moment}.{int(record.msecs):03}Z",
             "level": record.levelname,
             "logger": record.name,
             "thread": record.threadName,

@@ -18,7 +18,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 from typing import Final, Protocol
 
 from barnabas.common.disk.file_maps import FileMap, map_descriptor
@@ -466,6 +465,8 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         """See FileSystem."""
+        import shutil  # Why here: it loads two compressors, half a megabyte; many a process removes no log
+
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 

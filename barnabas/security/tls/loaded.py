@@ -17,7 +17,6 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config.errors import ConfigError
@@ -141,6 +140,8 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 
 def _check_dates(certificate: x509.Certificate, now_ms: int) -> None:
+    from datetime import UTC, datetime  # Why here: processes without TLS load this module, too
+
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     name = certificate.subject.rfc4514_string()
     if certificate.not_valid_after_utc < now:
