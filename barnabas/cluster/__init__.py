@@ -18,6 +18,7 @@ directory reuses its content:
 | `node`          | one process: its addresses, its files, its child process                          |
 | `processes`     | starts, signals and ends a node's process                                         |
 | `readiness`     | waits until clients can use the nodes                                             |
+| `plain_probe`   | what that asks the nodes of a cluster without security                            |
 | `local_cluster` | `LocalCluster`, which puts these together                                         |
 
 *Threads*: a LocalCluster belongs to the thread that calls it. Only `kill` may also be called from a signal handler.

@@ -6,6 +6,7 @@ import select
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
+from barnabas.cluster import plain_probe
 from barnabas.cluster.errors import CancelledError, ProcessDiedError
 from barnabas.cluster.node import Node
 from barnabas.common.clock import Clock
@@ -65,12 +66,11 @@ def is_ready(node: Node, expected: Collection[int], connect: Connect | None = No
     if node.role == "broker":
         port = node.port if connect is None else node.internal_port or node.port
         return known_brokers(port, node.host, connect).issuperset(expected)
-    from barnabas.client.connection import NodeConnection  # Why here: see known_brokers
-    from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
-
     try:
-        with (connect or NodeConnection)(node.host, node.port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
-            connection.send(ApiVersionsRequest(), 0)
+        if connect is None:
+            plain_probe.ask_versions(node.host, node.port, PROBE_TIMEOUT_MS / 1000)
+        else:
+            _ask_versions(connect, node)
     except OSError:
         return False
     return True
@@ -78,15 +78,26 @@ def is_ready(node: Node, expected: Collection[int], connect: Connect | None = No
 
 def known_brokers(port: int, host: str = HOST, connect: Connect | None = None) -> set[int]:
     """Return the broker ids in a broker's Metadata response; empty while the broker does not respond."""
-    # Why here: the processes are starting by now, so these imports cost no time.
-    from barnabas.client.connection import NodeConnection
-    from barnabas.protocol.messages.k03_metadata import MetadataRequest
-
     try:
-        with (connect or NodeConnection)(host, port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
-            response = connection.send(MetadataRequest(topics=[]), METADATA_VERSION)
+        if connect is None:
+            return plain_probe.listed_brokers(host, port, PROBE_TIMEOUT_MS / 1000)
+        return _listed_brokers(connect, host, port)
     except OSError:
         return set()
+
+
+def _ask_versions(connect: Connect, node: Node) -> None:
+    from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest  # Why here: few clusters are secured
+
+    with connect(node.host, node.port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
+        connection.send(ApiVersionsRequest(), 0)
+
+
+def _listed_brokers(connect: Connect, host: str, port: int) -> set[int]:
+    from barnabas.protocol.messages.k03_metadata import MetadataRequest
+
+    with connect(host, port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
+        response = connection.send(MetadataRequest(topics=[]), METADATA_VERSION)
     if response.controller_id < 0:  # no broker is live: those that were last are listed
         return set()
     return {broker.node_id for broker in response.brokers}

@@ -1,6 +1,6 @@
-"""What a server process of a plain cluster does not load: each of these takes a quarter of a megabyte or more.
+"""What the processes of a plain cluster do not load: each of these takes a quarter of a megabyte or more.
 
-Tests broker/main.py and controller/main.py.
+Tests broker/main.py, controller/main.py and barnabas/cluster/readiness.py.
 """
 
 from __future__ import annotations
@@ -19,3 +19,10 @@ def test_a_server_loads_no_module_that_it_does_not_need(module: str) -> None:
     code = f"import sys, {module}; print(*{set(UNUSED)} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.split() == []
+
+
+def test_a_supervisor_waits_without_the_client() -> None:
+    code = "import sys; from barnabas.cluster.readiness import known_brokers; assert not known_brokers(1); "
+    code += "print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"barnabas.client", "barnabas.protocol", "encodings.idna"}.isdisjoint(loaded)
