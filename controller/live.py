@@ -18,17 +18,7 @@ from barnabas.broker.live.network import NetworkLayer
 from barnabas.broker.live.peers import peers
 from barnabas.broker.live.requests import RequestViews
 from barnabas.broker.live.waiting import parked
-from barnabas.common.pages.live_shape import (
-    SCHEMA,
-    ControllerLive,
-    EventQueue,
-    Node,
-    QuorumChange,
-    QuorumLive,
-    QuorumMember,
-    Reason,
-    RegisteredBroker,
-)
+from barnabas.common.pages.live_constants import SCHEMA
 from barnabas.controller.apis.table import TABLE
 from barnabas.controller.controller_metrics import leader_id
 from barnabas.controller.image import NO_LEADER, Broker, Image
@@ -40,6 +30,16 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request_log import RequestLog
     from barnabas.broker.socket_server import SocketServer
     from barnabas.common.clock import Clock
+    from barnabas.common.pages.live_shape import (
+        ControllerLive,
+        EventQueue,
+        Node,
+        QuorumChange,
+        QuorumLive,
+        QuorumMember,
+        Reason,
+        RegisteredBroker,
+    )
     from barnabas.common.pages.page import Page
     from barnabas.controller.controller_metrics import ControllerMetrics
     from barnabas.controller.quorum_controller import QuorumController

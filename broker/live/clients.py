@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.common.pages.live_shape import Listed, PushingClient
 from barnabas.metrics.table import catalogue
 
 if TYPE_CHECKING:
     from barnabas.broker.live.look import Look
     from barnabas.broker.telemetry.series import ClientSeries, SeriesStore
+    from barnabas.common.pages.live_shape import Listed, PushingClient
     from barnabas.metrics.registry import Registry
 
 

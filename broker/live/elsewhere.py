@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.coordinators.groups.waiting import join_reasons, sync_reasons
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from barnabas.common.pages.live_shape import Reason
 from barnabas.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
+    from barnabas.common.pages.live_shape import Reason
 
 
 class Elsewhere:

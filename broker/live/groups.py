@@ -19,13 +19,13 @@ from barnabas.broker.coordinators.streams_groups.group import StreamsGroup
 from barnabas.broker.coordinators.streams_groups.values import NO_TOPOLOGY_EPOCH
 from barnabas.broker.coordinators.streams_groups.values import Member as StreamsMember
 from barnabas.broker.coordinators.transactions.transaction import TxnState
-from barnabas.common.pages.live_shape import Group, Listed, Member, Transaction
 from barnabas.metrics.client_ids import bounded
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.broker.live.look import Look
+    from barnabas.common.pages.live_shape import Group, Listed, Member, Transaction
 
 AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from barnabas.common.clock import NS_PER_MS, Clock, MovedClock
-from barnabas.common.pages.live_shape import LIMIT_DEFAULT, LIMIT_MAX, Listed
+from barnabas.common.pages.live_constants import LIMIT_DEFAULT, LIMIT_MAX
 from barnabas.common.pages.page import Page
+
+if TYPE_CHECKING:
+    from barnabas.common.pages.live_shape import Listed
 
 T = TypeVar("T")
 

@@ -11,7 +11,6 @@ from barnabas.broker.live.requests import subject
 from barnabas.broker.quotas.limits import CONTROLLER_MUTATION_RATE
 from barnabas.broker.quotas.throttle import UNTHROTTLED, Throttle
 from barnabas.common.clock import NS_PER_MS
-from barnabas.common.pages.live_shape import Acceptor, Handler, Handlers, Listed, Processor, RequestQueue, Throttled
 from barnabas.common.pages.phrases import count
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.broker.network.connection import Connection
     from barnabas.broker.requests.request import Request
     from barnabas.broker.socket_server import SocketServer
+    from barnabas.common.pages.live_shape import Acceptor, Handler, Handlers, Listed, Processor, RequestQueue, Throttled
     from barnabas.metrics.registry import Registry
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from barnabas.broker.replication.in_sync.isr import UNKNOWN_OFFSET, ReplicaState
 from barnabas.common.ids import uuid_to_string
-from barnabas.common.pages.live_shape import Fetcher, Listed, Partition, Replica
 
 if TYPE_CHECKING:
     from barnabas.broker.live.look import Look
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from barnabas.broker.replication.partition import Partition as Held
     from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.broker.storage.log.log import Log
+    from barnabas.common.pages.live_shape import Fetcher, Listed, Partition, Replica
     from barnabas.metrics.registry import Registry
 
 

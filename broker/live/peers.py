@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from barnabas.common.pages.live_shape import Peer
 from barnabas.common.pages.page_addresses import page_addresses
+
+if TYPE_CHECKING:
+    from barnabas.common.pages.live_shape import Peer
 
 
 def peers(texts: Sequence[str], own_role: str, own_id: int) -> list[Peer]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.requests.request_log import REMOTE, WAITING
 from barnabas.common.clock import NS_PER_MS
-from barnabas.common.pages.live_shape import STATIONS, FailedShape, Place, Requests, RequestShape
+from barnabas.common.pages.live_constants import STATIONS
 from barnabas.metrics.client_ids import bounded
 from barnabas.protocol import headers
 from barnabas.protocol.errors import MalformedMessageError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.api import Api
     from barnabas.broker.requests.request import Request
     from barnabas.broker.requests.request_log import RequestLog, SlowRequest
+    from barnabas.common.pages.live_shape import FailedShape, Place, Requests, RequestShape
 
 REMEMBERED: Final = 64
 REMEMBERED_NS: Final = 5 * 60 * 1000 * NS_PER_MS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.common.pages.live_shape import Held, Listed, SharePartition
 from barnabas.common.pages.phrases import count, duration
 
 if TYPE_CHECKING:
     from barnabas.broker.live.look import Look
     from barnabas.broker.share.led_partition import LedSharePartition
     from barnabas.broker.share.manager import SharePartitionManager
+    from barnabas.common.pages.live_shape import Held, Listed, SharePartition
 
 
 def shares(manager: SharePartitionManager, look: Look) -> Listed:

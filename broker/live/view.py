@@ -19,7 +19,7 @@ from barnabas.broker.live.peers import peers
 from barnabas.broker.live.requests import RequestViews
 from barnabas.broker.live.shares import shares
 from barnabas.broker.live.waiting import parked, purgatories
-from barnabas.common.pages.live_shape import SCHEMA, BrokerLive, Node
+from barnabas.common.pages.live_constants import SCHEMA
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request_log import RequestLog
     from barnabas.broker.socket_server import SocketServer
     from barnabas.common.clock import Clock
+    from barnabas.common.pages.live_shape import BrokerLive, Node
     from barnabas.common.pages.page import Page
 
 

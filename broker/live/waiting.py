@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.live.requests import subject, words_of
-from barnabas.common.pages.live_shape import Listed, Purgatory, Reason, RequestShape, Waiting
 from barnabas.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.broker.live.look import Look
     from barnabas.broker.live.requests import RequestViews
     from barnabas.broker.requests.request import Request, Wait
+    from barnabas.common.pages.live_shape import Listed, Purgatory, Reason, RequestShape, Waiting
 
 KEYS_MAX: Final = 10
 REASONS_MAX: Final = 10

@@ -1,6 +1,6 @@
 """/live.json of a cluster: each process answers in the shape of `live_shape`, and over HTTP.
 
-Tests barnabas/common/pages/live_shape.py and broker/live/view.py.
+Tests barnabas/common/pages/live_shape.py, barnabas/common/pages/live_constants.py and broker/live/view.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 import pytest
 
 from barnabas.cluster import CONTROLLER_ID
-from barnabas.common.pages import live_shape
+from barnabas.common.pages import live_constants, live_shape
 from barnabas.metrics.live import POLICY
 from tests.live_page.conftest import CLIENT, LEADER, STALLED, TOPIC, Stalled
 from tests.support.waiting import eventually
@@ -100,7 +100,7 @@ def test_the_checker_of_shapes_can_fail() -> None:
 def test_each_process_answers_in_the_shape(stalled: Stalled, node_id: int, shape: Any) -> None:
     view = look(stalled, node_id)
     assert list(misfits(view, shape, "live")) == []
-    assert view["schema"] == live_shape.SCHEMA
+    assert view["schema"] == live_constants.SCHEMA
     assert view["node"]["id"] == node_id
     assert [(peer["role"], peer["id"]) for peer in view["node"]["peers"]] == [
         ("broker", 0),

@@ -23,7 +23,8 @@ from barnabas.cli.inside.pages import find_pages, page_options, read_pages
 from barnabas.cli.output import json_option, show
 from barnabas.cli.suggest import did_you_mean
 from barnabas.cli.text import INT64_MAX
-from barnabas.common.pages.live_shape import LIMIT_MAX, SharePartition
+from barnabas.common.pages.live_constants import LIMIT_MAX
+from barnabas.common.pages.live_shape import SharePartition
 from barnabas.common.pages.page_access import Access
 from barnabas.protocol.messages.k77_share_group_describe import DescribedGroup
 

@@ -19,7 +19,8 @@ from barnabas.cli.inside.pages import Answers, Page, find_pages, page_options, r
 from barnabas.cli.inside.partition_words import partition_words, view_of
 from barnabas.cli.inside.request_words import Found, chosen, request_words, requests_of
 from barnabas.cli.output import Row, json_option, show_json
-from barnabas.common.pages.live_shape import LIMIT_MAX, Group, Waiting
+from barnabas.common.pages.live_constants import LIMIT_MAX
+from barnabas.common.pages.live_shape import Group, Waiting
 from barnabas.common.pages.page_access import Access
 from barnabas.common.topic_partition import TopicPartition
 

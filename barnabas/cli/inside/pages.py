@@ -30,7 +30,7 @@ from barnabas.cli.errors import UserError
 from barnabas.cli.local.running import cluster_at
 from barnabas.cli.security.command_config import connector
 from barnabas.client.connection import Connect, NodeConnectionError
-from barnabas.common.pages.live_shape import SCHEMA
+from barnabas.common.pages.live_constants import SCHEMA
 from barnabas.common.pages.page_access import OPEN, TOKEN_VARIABLE, Access, of_directory, of_environment, of_text
 from barnabas.common.pages.page_addresses import page_addresses
 from barnabas.common.pages.page_client import UNAUTHORIZED, ask

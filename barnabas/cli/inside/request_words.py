@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from barnabas.common.pages.live_shape import STATIONS, RequestShape, Waiting
+from barnabas.common.pages.live_constants import STATIONS
+from barnabas.common.pages.live_shape import RequestShape, Waiting
 from barnabas.common.pages.phrases import count, duration
 
 INDENT = "  "

@@ -23,7 +23,7 @@ from barnabas.cli.inside.pages import BROKER, TIMEOUT_S, Page, find_pages, page_
 from barnabas.cli.inside.top_frame import Frame, Sample, make_frame
 from barnabas.cli.inside.top_view import Line, lines
 from barnabas.common.clock import SystemClock
-from barnabas.common.pages.live_shape import LIMIT_MAX
+from barnabas.common.pages.live_constants import LIMIT_MAX
 from barnabas.common.pages.page_access import Access
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from barnabas.common.pages.live_shape import STATIONS
+from barnabas.common.pages.live_constants import STATIONS
 
 MS_PER_S: Final = 1000
 ELSEWHERE: Final = "coordinators"

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from barnabas.cli.inside.top_frame import BrokerRow, Frame, PartitionRow, QuorumRow, RequestRow, WaitRow
-from barnabas.common.pages.live_shape import STATIONS
+from barnabas.common.pages.live_constants import STATIONS
 from barnabas.common.pages.phrases import count, duration
 
 HEADER: Final = "bold"

@@ -11,20 +11,14 @@ Query parameters
     group=ID        only this group
     section=A,B     only these keys of `BrokerLive` or `ControllerLive` (`at_ms` and `node` always)
 
-`STATIONS` are the six stations of a request, and the keys of its six times. A request is in one place at a time
-(`Place`): in the request queue, with a handler, parked (in a purgatory or elsewhere), in a response queue, being sent.
+`STATIONS` (live_constants.py) are the six stations of a request, and the keys of its six times. A request is in one
+place at a time (`Place`): in the request queue, with a handler, parked (in a purgatory or elsewhere), in a response
+queue, being sent.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NotRequired, TypedDict
-
-SCHEMA: Final = 1
-LIMIT_DEFAULT: Final = 50
-LIMIT_MAX: Final = 1000
-
-#: The stations of a request, in order; the keys of `RequestShape.times_ms`.
-STATIONS: Final = ("request_queue", "local", "remote", "throttle", "response_queue", "send")
+from typing import Any, Literal, NotRequired, TypedDict
 
 Place = Literal["request_queue", "handler", "parked", "response_queue", "sending"]
 

@@ -7,7 +7,7 @@ Source: KIP-134 (initial rebalance delay), the phases of `classic/turn.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.coordinators.classic.group import COMPLETING, EMPTY, PREPARING, Group
 from barnabas.broker.coordinators.classic.members import Member
@@ -20,8 +20,10 @@ from barnabas.broker.coordinators.streams_groups.group import StreamsGroup
 from barnabas.broker.coordinators.streams_groups.values import GroupState as StreamsGroupState
 from barnabas.broker.coordinators.streams_groups.values import Member as StreamsMember
 from barnabas.broker.coordinators.streams_groups.values import MemberState as StreamsMemberState
-from barnabas.common.pages.live_shape import Reason
 from barnabas.common.pages.phrases import count, duration, listed
+
+if TYPE_CHECKING:
+    from barnabas.common.pages.live_shape import Reason
 
 MEMBERS_LISTED_MAX: Final = 10
 

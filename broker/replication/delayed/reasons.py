@@ -15,13 +15,13 @@ from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from barnabas.broker.replication.in_sync.isr import UNKNOWN_OFFSET, ReplicaState
 from barnabas.broker.replication.reading import FetchItem, FetchParams, FetchReader, visible_end
 from barnabas.broker.storage.log.log_types import FetchIsolation
-from barnabas.common.pages.live_shape import Position, Reason
 from barnabas.common.pages.phrases import count, duration, listed
 from barnabas.protocol.errors import ApiError
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.hosted_partitions import HostedPartitions
     from barnabas.broker.replication.partition import Partition
+    from barnabas.common.pages.live_shape import Position, Reason
     from barnabas.common.topic_partition import TopicPartition
 
 PARTITIONS_MAX: Final = 20  # the page explains no more partitions of one operation

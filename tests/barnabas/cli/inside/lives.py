@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.common.pages.live_shape import SCHEMA
+from barnabas.common.pages.live_constants import SCHEMA
 
 REPLICA = {
     "is_leader": False,

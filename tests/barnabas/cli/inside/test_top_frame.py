@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.inside.top_frame import BrokerRow, ControllerRow, Frame, QuorumRow, Sample, make_frame
-from barnabas.common.pages.live_shape import STATIONS
+from barnabas.common.pages.live_constants import STATIONS
 from tests.barnabas.cli.inside.lives import broker, handler, listed, partition, processor, purgatory, request, waiting
 
 

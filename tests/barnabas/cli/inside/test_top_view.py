@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cli.inside.top_frame import BrokerRow, ControllerRow, Frame, PartitionRow, QuorumRow, RequestRow, WaitRow
 from barnabas.cli.inside.top_view import ATTENTION, BAD, ROWS_PLAIN, lines
-from barnabas.common.pages.live_shape import STATIONS
+from barnabas.common.pages.live_constants import STATIONS
 
 SENTENCE = (
     "produce of client billing waits for offset 1042 of orders-3 on replica 3, whose fetcher is at 1017 and last "
