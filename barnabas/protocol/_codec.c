@@ -377,7 +377,7 @@ typedef struct {
     uint8_t *data;
     Py_ssize_t size;
     Py_ssize_t capacity;
-    PyObject *pieces; /* what is complete */
+    PyObject *pieces; /* what is complete; NULL if all must be one piece */
     PyObject *marks;  /* which of the pieces are records */
     PyObject *records_size;
     int is_flexible;
@@ -485,12 +485,21 @@ static int write_fixed(Writer *writer, int kind, PyObject *value)
     return write_number(writer, SIZES[kind], (uint64_t)number);
 }
 
+static Py_ssize_t pieces_of(const Writer *writer)
+{
+    return writer->pieces == NULL ? 0 : PyList_GET_SIZE(writer->pieces);
+}
+
 /* Append the bytes written so far to the pieces. */
 static int flush(Writer *writer)
 {
-    PyObject *piece = PyBytes_FromStringAndSize((const char *)writer->data, writer->size);
-    int failed = piece == NULL || PyList_Append(writer->pieces, piece);
+    PyObject *piece;
+    int failed;
 
+    if (writer->pieces == NULL)
+        return -1;
+    piece = PyBytes_FromStringAndSize((const char *)writer->data, writer->size);
+    failed = piece == NULL || PyList_Append(writer->pieces, piece);
     Py_XDECREF(piece);
     writer->size = 0;
     return failed ? -1 : 0;
@@ -629,11 +638,11 @@ static int write_tags(Writer *writer, const Plan *plan, PyObject *object)
         if (!is_written)
             continue;
         count++;
-        pieces = PyList_GET_SIZE(writer->pieces);
+        pieces = pieces_of(writer);
         if (write_uvarint(writer, row->tag))
             return -1;
         start = writer->size;
-        if (write_field(writer, row, value) || PyList_GET_SIZE(writer->pieces) != pieces)
+        if (write_field(writer, row, value) || pieces_of(writer) != pieces)
             return -1;
         size = writer->size - start;
         head_size = varint_bytes(head, (uint32_t)size);
@@ -670,7 +679,22 @@ static int write_struct(Writer *writer, const Plan *plan, PyObject *object)
     return plan->is_flexible ? write_tags(writer, plan, object) : 0;
 }
 
-/* The two methods. */
+/* The methods. */
+
+/* A tuple that takes over both references; NULL if one is. */
+static PyObject *pair(PyObject *first, PyObject *second)
+{
+    PyObject *made = first == NULL || second == NULL ? NULL : PyTuple_New(2);
+
+    if (made == NULL) {
+        Py_XDECREF(first);
+        Py_XDECREF(second);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(made, 0, first);
+    PyTuple_SET_ITEM(made, 1, second);
+    return made;
+}
 
 static PyObject *plan_decode(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -697,7 +721,7 @@ static PyObject *plan_decode(PyObject *object, PyObject *const *args, Py_ssize_t
             PyObject *message = read_struct(&reader, self);
 
             if (message != NULL)
-                found = Py_BuildValue("Nn", message, (Py_ssize_t)(reader.at - start));
+                found = pair(message, PyLong_FromSsize_t(reader.at - start));
             Py_XDECREF(reader.view);
         }
         PyBuffer_Release(&data);
@@ -706,6 +730,16 @@ static PyObject *plan_decode(PyObject *object, PyObject *const *args, Py_ssize_t
         return found;
     PyErr_Clear();
     return PyObject_Vectorcall(self->fallback_decode, args, 2, NULL);
+}
+
+static void start_writing(Writer *writer, const Plan *plan, const State *state)
+{
+    writer->data = writer->first;
+    writer->size = 0;
+    writer->capacity = WRITER_BYTES;
+    writer->pieces = writer->marks = NULL;
+    writer->records_size = state->records_size;
+    writer->is_flexible = plan->is_flexible;
 }
 
 static PyObject *plan_encode(PyObject *object, PyObject *message)
@@ -719,11 +753,7 @@ static PyObject *plan_encode(PyObject *object, PyObject *message)
         PyErr_SetString(PyExc_TypeError, "encode(message), of a whole message");
         return NULL;
     }
-    writer.data = writer.first;
-    writer.size = 0;
-    writer.capacity = WRITER_BYTES;
-    writer.records_size = state->records_size;
-    writer.is_flexible = self->is_flexible;
+    start_writing(&writer, self, state);
     writer.pieces = PyList_New(0);
     writer.marks = PyList_New(0);
     if (writer.pieces != NULL && writer.marks != NULL && write_struct(&writer, self, message) == 0 &&
@@ -737,6 +767,98 @@ static PyObject *plan_encode(PyObject *object, PyObject *message)
         return result;
     PyErr_Clear();
     return PyObject_CallOneArg(self->fallback_encode, message);
+}
+
+static PyObject *plan_frame(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
+{
+    enum { SIZE_BYTES = 4 };
+    Plan *self = (Plan *)object;
+    State *state = PyType_GetModuleState(Py_TYPE(object));
+    PyObject *frame = NULL;
+    Writer writer;
+
+    if (nargs != 2 || state == NULL) {
+        PyErr_SetString(PyExc_TypeError, "frame(message, correlation id)");
+        return NULL;
+    }
+    start_writing(&writer, self, state);
+    if (write_number(&writer, SIZE_BYTES, 0) == 0 && write_fixed(&writer, INT32, args[1]) == 0 &&
+        (!self->is_flexible || write_number(&writer, 1, 0) == 0) && write_struct(&writer, self, args[0]) == 0 &&
+        writer.size - SIZE_BYTES <= INT32_MAX) {
+        set_number(writer.data, SIZE_BYTES, (uint64_t)(writer.size - SIZE_BYTES));
+        frame = PyBytes_FromStringAndSize((const char *)writer.data, writer.size);
+    }
+    if (writer.data != writer.first)
+        PyMem_Free(writer.data);
+    if (frame != NULL)
+        return frame;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
+/* Request headers. */
+
+/* As `headers.decode_request_header`, of a header with neither tagged fields nor odd text. */
+static PyObject *read_header(const Py_buffer *data, Py_ssize_t position, const Py_buffer *flexible_from)
+{
+    enum { FIXED = 10, ANOTHER_LAYOUT = UINT8_MAX };
+    const uint8_t *at = (const uint8_t *)data->buf + position;
+    Py_ssize_t left = data->len - position;
+    PyObject *found, *client_id;
+    int64_t key, version, length;
+
+    if (position < 0 || left < FIXED)
+        return NULL;
+    key = (int64_t)get_number(at, 2);
+    version = (int64_t)get_number(at + 2, 2);
+    length = (int16_t)get_number(at + 8, 2);
+    if (key >= flexible_from->len || version > INT16_MAX)
+        return NULL;
+    left -= FIXED + (length > 0 ? length : 0);
+    if (left < 0 || ((const uint8_t *)flexible_from->buf)[key] == ANOTHER_LAYOUT)
+        return NULL;
+    position = data->len - left;
+    if (version >= ((const uint8_t *)flexible_from->buf)[key]) {
+        if (left < 1 || ((const uint8_t *)data->buf)[position] != 0)
+            return NULL;
+        position++;
+    }
+    client_id = length < 0 ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8((const char *)at + FIXED, length, "strict");
+    found = client_id == NULL ? NULL : PyTuple_New(5);
+    if (found == NULL) {
+        Py_XDECREF(client_id);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(found, 0, PyLong_FromLong((long)key));
+    PyTuple_SET_ITEM(found, 1, PyLong_FromLong((long)version));
+    PyTuple_SET_ITEM(found, 2, PyLong_FromLong((int32_t)get_number(at + 4, 4)));
+    PyTuple_SET_ITEM(found, 3, client_id);
+    PyTuple_SET_ITEM(found, 4, PyLong_FromSsize_t(position));
+    if (PyErr_Occurred())
+        Py_CLEAR(found);
+    return found;
+}
+
+static PyObject *request_header(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Py_buffer data, flexible_from;
+    PyObject *found = NULL;
+
+    if (nargs != 3) {
+        PyErr_SetString(PyExc_TypeError, "request_header(buffer, position, flexible from)");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) == 0) {
+        if (PyObject_GetBuffer(args[2], &flexible_from, PyBUF_SIMPLE) == 0) {
+            found = read_header(&data, PyLong_AsSsize_t(args[1]), &flexible_from);
+            PyBuffer_Release(&flexible_from);
+        }
+        PyBuffer_Release(&data);
+    }
+    if (found != NULL)
+        return found;
+    PyErr_Clear();
+    Py_RETURN_NONE;
 }
 
 /* Constructing by keywords. */
@@ -934,6 +1056,8 @@ static PyMethodDef plan_methods[] = {
     {"decode", (PyCFunction)(void (*)(void))plan_decode, METH_FASTCALL,
      "decode(buffer, position): (message, position behind it)."},
     {"encode", plan_encode, METH_O, "encode(message): (pieces, indexes of those that are records)."},
+    {"frame", (PyCFunction)(void (*)(void))plan_frame, METH_FASTCALL,
+     "frame(message, correlation id): the bytes of a whole response, size first; None if it has records or is unusual."},
     {"construct", plan_construct, METH_NOARGS, "construct(): from now on the plan constructs the objects of its class."},
     {NULL, NULL, 0, NULL},
 };
@@ -987,6 +1111,14 @@ static int module_clear(PyObject *module)
     return 0;
 }
 
+static PyMethodDef functions[] = {
+    {"request_header", (PyCFunction)(void (*)(void))request_header, METH_FASTCALL,
+     "request_header(buffer, position, flexible from): (API key, version, correlation id, client id, where the body starts); "
+     "None if the header is unusual. `flexible from` has, by API key, the first version with tagged fields; 255 stands for "
+     "other layouts."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, module_exec},
 #ifdef Py_mod_gil
@@ -1000,6 +1132,7 @@ static PyModuleDef module = {
     .m_name = "_codec",
     .m_doc = "Codecs of messages, driven by tables.",
     .m_size = sizeof(State),
+    .m_methods = functions,
     .m_slots = slots,
     .m_traverse = module_traverse,
     .m_clear = module_clear,

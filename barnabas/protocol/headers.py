@@ -13,12 +13,18 @@ Source: Kafka's ApiMessageType and RequestHeader (4.3.1; 3.9 for ControlledShutd
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.protocol.api_keys import ROWS, ApiKey
 from barnabas.protocol.errors import EncodeError, MalformedMessageError
 from barnabas.protocol.primitives import TaggedFields, read_tag_spans, read_text, read_unknown_tags, tag_section
 from barnabas.protocol.schema import Message, Part
+
+try:
+    from barnabas.protocol._codec import request_header as _compiled
+except ImportError:  # the C extension was not built
+    _compiled = None  # type: ignore[assignment]
 
 SIZE_BYTES: Final = 4
 
@@ -32,6 +38,23 @@ _SIZE_AND_FLEXIBLE_CORRELATION_ID: Final = struct.Struct(">iix")
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 _FLEXIBLE_FROM: Final = {int(key): row.flexible_from for key, row in ROWS.items()}
+_ANOTHER_LAYOUT: Final = 255
+_FLEXIBLE_FROM_TABLE: Final = bytes(
+    [
+        _ANOTHER_LAYOUT
+        if key == _CONTROLLED_SHUTDOWN
+        else min(_FLEXIBLE_FROM.get(key, _ANOTHER_LAYOUT), _ANOTHER_LAYOUT)
+        for key in range(max(_FLEXIBLE_FROM) + 1)
+    ]
+)
+"""By API key; `_ANOTHER_LAYOUT` stands for what only the code in Python reads."""
+
+_Found = tuple[int, int, int, str | None, int]
+_read_usual: Final[Callable[[bytes | memoryview, int, bytes], _Found | None] | None] = _compiled
+
+_Framer = Callable[[Message, int], bytes | None]
+_framers: Final[dict[int, _Framer]] = {}
+"""By API key and version, what writes whole responses in C. Entries are only replaced."""
 
 
 class RequestHeader:
@@ -81,6 +104,10 @@ def decode_request_header(buffer: bytes | memoryview, offset: int = 0) -> tuple[
     An unknown version of a known key is read too, with the layout of that key's newest header. Raises
     MalformedMessageError, also for an unknown key, since the layout of its header is unknown.
     """
+    found = None if _read_usual is None else _read_usual(buffer, offset, _FLEXIBLE_FROM_TABLE)
+    if found is not None:
+        key, version, correlation_id, client_id, body = found
+        return RequestHeader(key, version, correlation_id, client_id), body
     try:
         return _decode_request_header(buffer, offset)
     except KeyError as unknown:
@@ -159,6 +186,13 @@ def response_parts(header: RequestHeader, message: Message, encoded: bytes | Non
     (KIP-511). `encoded` is the message in that version, where it is at hand.
     """
     version = header.api_version
+    row = header.api_key << 16 | version
+    framer = _framers.get(row)
+    if framer is not None and encoded is None:
+        frame = framer(message, header.correlation_id)
+        if frame is not None:
+            return [frame]
+        _framers[row] = _no_frame  # Why: the next message of this kind will have records, too
     if header.api_key == _API_VERSIONS and version > message.MAX_VERSION:
         version = 0
     if response_header_version(header.api_key, version) == 1:
@@ -167,6 +201,8 @@ def response_parts(header: RequestHeader, message: Message, encoded: bytes | Non
         layout = _SIZE_AND_CORRELATION_ID
     size = layout.size - SIZE_BYTES
     parts: list[Part] = message.encode_parts(version) if encoded is None else [encoded]
+    if framer is None and encoded is None:
+        _framers[row] = (message.framer(version) if header.api_key != _API_VERSIONS else None) or _no_frame
     if len(parts) == 1 and isinstance(parts[0], bytes):  # nearly every response
         return [layout.pack(size + len(parts[0]), header.correlation_id) + parts[0]]
     head = layout.pack(size + frame_size(parts), header.correlation_id)
@@ -175,6 +211,11 @@ def response_parts(header: RequestHeader, message: Message, encoded: bytes | Non
     else:
         parts.insert(0, head)
     return parts
+
+
+def _no_frame(_message: Message, _correlation_id: int) -> bytes | None:
+    """Stand for the framer of messages that C does not write at once."""
+    return None
 
 
 def frame_size(parts: list[Part]) -> int:

@@ -23,6 +23,7 @@ except ImportError:  # there was no C compiler
 
 Decoder = Callable[[Any, int], tuple[Any, int]]
 Encoder = Callable[[Any], tuple[list[Any], list[int]]]
+Framer = Callable[[Any, int], bytes | None]
 
 # Generated code may raise its own error, the error of a read past the end, or that of text that is not UTF-8.
 _DECODE_FAILURES = (MalformedMessageError, IndexError, struct.error, UnicodeDecodeError, OverflowError)
@@ -81,6 +82,12 @@ def make_encoder(cls: Any, version: int, flexible: bool) -> Encoder:
         return codec.compile_encoder(cls, version, flexible)
     encode: Encoder = _plan(cls, version, flexible, is_whole=True).encode
     return encode
+
+
+def framer_of(encoder: Encoder) -> Framer | None:
+    """Return `frame(message, correlation id) -> bytes | None` of an encoder's version; None if it is in Python."""
+    framer: Framer | None = getattr(getattr(encoder, "__self__", None), "frame", None)
+    return framer
 
 
 def make_constructor(cls: Any) -> None:

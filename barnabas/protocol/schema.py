@@ -256,6 +256,16 @@ class Message(Struct):
             raise self._encode_error(version, error) from error
         return parts
 
+    @classmethod
+    def framer(cls, version: int) -> Callable[[Any, int], bytes | None] | None:
+        """Return what writes a response of this version with its size and its header, given a correlation id, in C.
+
+        It returns None for a message with records or with anything unusual. There is none without the C codec.
+        """
+        from barnabas.protocol.plans import framer_of
+
+        return framer_of(cls._encoders.get(version) or cls._make_encoder(version))
+
     def _encode_error(self, version: int, error: Exception) -> EncodeError:
         """Return an error that names the field that cannot be encoded."""
         from barnabas.protocol.diagnosis import diagnose

@@ -92,6 +92,35 @@ def test_both_read_text_of_another_character_set_alike(size: int) -> None:
     assert outcome(decode, wire, 0) == outcome(decode_fallback, wire, 0)
 
 
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda found: found.__name__)
+def test_a_frame_is_what_the_encoder_writes_behind_a_header(cls: type[Message]) -> None:
+    for version in facts.versions(cls):
+        flexible = version >= cls.FLEXIBLE_FROM
+        encode = plans.make_encoder(cls, version, flexible)
+        frame = plans.framer_of(encode)
+        assert frame is not None
+        for message in facts.samples(cls, version, 3):
+            pieces, marks = encode(message)
+            written = frame(message, -7)
+            if marks:
+                assert written is None
+            elif written is not None:
+                body = b"\xff\xff\xff\xf9" + b"\0" * flexible + b"".join(pieces)
+                assert written == len(body).to_bytes(4, "big") + body
+            else:  # left to the fallback
+                assert message.unknown_tagged_fields or any(s.unknown_tagged_fields for s in structures(message))
+
+
+def test_what_is_unusual_has_no_frame() -> None:
+    frame = plans.framer_of(plans.make_encoder(HeartbeatRequest, 4, True))
+    assert frame is not None
+    assert frame(PartitionProduceResponse(), 1) is None  # type: ignore[arg-type]
+    assert frame(HeartbeatRequest(group_id=5), 1) is None  # type: ignore[arg-type]
+    assert frame(HeartbeatRequest(unknown_tagged_fields=((1, b"x"),)), 1) is None
+    assert frame(HeartbeatRequest(), 2**31) is None
+    assert plans.framer_of(codec.compile_encoder(HeartbeatRequest, 4, True)) is None
+
+
 def structures(message: Any) -> list[Any]:
     """A message and every structure in it."""
     found = [message]

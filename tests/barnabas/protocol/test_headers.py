@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import random
 import struct
 
 import pytest
@@ -8,6 +9,7 @@ from kio.schema.request_header.v1.header import RequestHeader as KioHeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as KioHeaderV2
 from kio.serial import entity_writer
 
+from barnabas.protocol import headers
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import EncodeError, MalformedMessageError
 from barnabas.protocol.headers import (
@@ -46,6 +48,29 @@ def test_request_headers_cut_short(header: RequestHeader, wire: bytes) -> None:
     for size in range(len(wire)):
         with pytest.raises(MalformedMessageError):
             decode_request_header(wire[:size])
+
+
+@pytest.mark.skipif(headers._read_usual is None, reason="nothing is compiled here: see `make compiled`")
+@pytest.mark.parametrize("key", [*ApiKey, 93, 5000])
+def test_c_reads_headers_as_python_does_or_leaves_them_to_it(key: int) -> None:
+    chance = random.Random(key)
+    clients = [(-1, b""), (0, b""), (3, b"cli"), (2, "é".encode()), (1, b"\xff"), (9, b"cut")]
+    for version in [*range(20), -1]:
+        for length, client in clients:
+            wire = struct.pack(">hhih", key, version, chance.randint(-(2**31), 2**31 - 1), length) + client
+            wire += chance.choice([b"\0", b"\0\0\0\0", b"\1\0\1x", b""])
+            for buffer in (wire, wire[: chance.randrange(len(wire))]):
+                found = headers._read_usual(memoryview(b"12" + buffer), 2, headers._FLEXIBLE_FROM_TABLE)
+                if found is not None:
+                    expected, end = headers._decode_request_header(buffer, 0)
+                    assert (RequestHeader(*found[:4]), found[4]) == (expected, end + 2)
+
+
+@pytest.mark.skipif(headers._read_usual is None, reason="nothing is compiled here: see `make compiled`")
+@pytest.mark.parametrize(("header", "wire"), HEADERS)
+def test_c_reads_usual_headers(header: RequestHeader, wire: bytes) -> None:
+    is_unusual = bool(header.unknown_tagged_fields) or header.api_key == ApiKey.CONTROLLED_SHUTDOWN
+    assert (headers._read_usual(wire, 0, headers._FLEXIBLE_FROM_TABLE) is None) == is_unusual
 
 
 @pytest.mark.parametrize(("version", "kio_class"), [(3, KioHeaderV1), (4, KioHeaderV2)])
@@ -100,6 +125,27 @@ def test_whole_responses(version: int) -> None:
     assert struct.unpack_from(">i", frame) == (len(frame) - 4,)
     correlation_id, offset = decode_response_header(frame, 12, version, 4)
     assert (correlation_id, HeartbeatResponse.decode(frame, version, offset)) == (7, response)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_responses_of_one_kind_are_written_alike(version: int) -> None:
+    """The first one makes the framer that writes the next ones, until one is unusual."""
+    header = RequestHeader(12, version, -7)
+    response = HeartbeatResponse(error_code=27, throttle_time_ms=8)
+    encoded = response.encode(version)
+    first = response_parts(header, response, encoded)
+    assert response_parts(header, response) == first
+    assert response_parts(header, response) == first
+    response.error_code = IntSubclass(27)
+    response.unknown_tagged_fields = ((3, b"x"),) if version == 4 else ()
+    unusual = response_parts(header, response)
+    assert unusual == response_parts(header, response, response.encode(version))
+    response.unknown_tagged_fields = ()
+    assert response_parts(header, response) == first
+
+
+class IntSubclass(int):
+    """As an error code often is."""
 
 
 class Region:
