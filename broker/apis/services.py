@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,7 @@ class Services:
     recovery: RecoveryReporter
     client_metrics: ClientMetricsManager
 
-    def complete_all_delayed(self, keys: Sequence[TopicPartition]) -> None:
-        """Try every request that waits for one of `keys`. The caller (a handler, between requests) holds no lock."""
-        self.replica_manager.complete_all_delayed(keys)
+    @property
+    def complete_all_delayed(self) -> Callable[[Collection[TopicPartition]], None]:
+        """Tries every request that waits for one of the keys. Its caller, a handler between requests, holds no lock."""
+        return self.replica_manager.complete_all_delayed

@@ -96,7 +96,9 @@ class IdlePartitions:
         self.hosted = hosted  # fixed before start
         self.stats = stats  # fixed before start
         self._lock = threading.Lock()  # a leaf
-        self._owners: dict[TopicPartition, list[tuple[Owner, Key]]] = {}  # guarded by: _lock (`has` needs none)
+        self._owners: dict[
+            TopicPartition, list[tuple[Owner, Key]]
+        ] = {}  # guarded by: _lock (`has` and `has_any` need none)
 
     def has(self, tp: TopicPartition) -> bool:
         """Whether the partition is idle in a session.
@@ -105,6 +107,10 @@ class IdlePartitions:
         compares it again (rule 2), and the caller changed the state before.
         """
         return tp in self._owners
+
+    def has_any(self) -> bool:
+        """Whether any partition is idle in a session. Unlocked, likewise."""
+        return bool(self._owners)
 
     def add(self, owner: Owner, idle: Iterable[tuple[TopicPartition, Key]]) -> None:
         """Wake `owner` when something happens to these partitions."""

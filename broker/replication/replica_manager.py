@@ -254,6 +254,8 @@ class ReplicaManager:
     def _wake_idle(self, tps: Iterable[TopicPartition]) -> None:
         """Read these partitions again in the sessions where they are idle; try their waiting requests once."""
         idle_partitions = self.idle_partitions
+        if not idle_partitions.has_any():
+            return
         idle = {tp: None for tp in tps if idle_partitions.has(tp)}  # Why no list: one may be named often
         if not idle:  # Why first: it is so after nearly every append
             return

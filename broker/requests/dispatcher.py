@@ -32,7 +32,7 @@ import copy
 import functools
 import logging
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from barnabas.broker.authorization.nodes import is_node_by_listener
 from barnabas.broker.requests.answers import Close, Ending, NoReply, Reply
@@ -55,8 +55,12 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request import Responses
     from barnabas.broker.requests.request_log import RequestLog
     from barnabas.common.clock import Clock
+    from barnabas.protocol.headers import RequestHeader
 
 log = logging.getLogger("barnabas.handlers")
+
+Served: TypeAlias = "tuple[Api, Callable[..., Any] | None]"
+"""Who serves a kind of request, and what decodes its body; None if its version is unknown."""
 
 API_VERSIONS_KEY: Final = 18
 #: Produce, Fetch, ListOffsets, Metadata, Heartbeat, ApiVersions: they answer or park without waiting for anything.
@@ -96,8 +100,9 @@ def _throttled(answer: Ending, ms: int) -> Ending:
 class DispatcherServices(Protocol):
     """What the dispatcher itself needs of the services that it passes to APIs."""
 
-    def complete_all_delayed(self, keys: Any) -> None:
-        """Try the operations watched under any of these keys; called holding no lock."""
+    @property
+    def complete_all_delayed(self) -> Callable[[Any], None]:
+        """Tries the operations watched under any of these keys; called holding no lock."""
 
 
 class RefusedError(Exception):
@@ -122,10 +127,11 @@ class Dispatcher:
         self._authorizer = authorizer
         self._request_bytes_max = request_bytes_max
         self._services = services
+        self._complete_all_delayed = services.complete_all_delayed
         self._request_log = request_log
         self._now_ns = clock.monotonic_ns
         self._lines = LogLimit(log, clock.monotonic_ns)
-        self._decoders: dict[int, Callable[..., Any]] = {}  # by API key and version; grows, entries never change
+        self._served: dict[int, Served] = {}  # by API key and version; grows, entries never change
         self._to_wake: dict[int, list[Responses]] = {}  # by thread; each handler has an entry of its own
 
     def enter(self) -> list[Responses]:
@@ -170,23 +176,28 @@ class Dispatcher:
         header, offset = headers.decode_request_header(buffer)
         request.header = header
         request.header_bytes = offset
-        api = self._table.get(header.api_key)
-        if api is None:
-            raise RefusedError(f"API key {header.api_key} is not served here")
-        version = header.api_version
-        low, high = api.versions  # Why not api.supports: a call for every request
-        if not low <= version <= high:
-            if api.key != API_VERSIONS_KEY:
-                raise RefusedError(f"{api.name} v{version} is not served here")
-            # The body is of an unknown version too; the API looks at the header and answers UNSUPPORTED_VERSION.
-            request.message = None
-        else:
+        served = self._served.get(header.api_key << 16 | header.api_version)
+        api, decode = self._look_up(header) if served is None else served
+        if decode is not None:
             if len(buffer) > SMALL_BYTES:
                 self._check_size(api, request, len(buffer))
-            decode = self._decoders.get(api.key << 16 | version) or self._load_decoder(api, version)
             request.message = decode(buffer, offset)[0]
         request.api = api
         return api
+
+    def _look_up(self, header: RequestHeader) -> Served:
+        """Find who serves a kind of request that was not seen before; raises RefusedError."""
+        api, version = self._table.get(header.api_key), header.api_version
+        if api is None:
+            raise RefusedError(f"API key {header.api_key} is not served here")
+        if api.supports(version):
+            decoder_of = api.decoder or request_class(api.key).decoder
+            served = self._served[api.key << 16 | version] = (api, decoder_of(version))
+            return served
+        if api.key != API_VERSIONS_KEY:
+            raise RefusedError(f"{api.name} v{version} is not served here")
+        # The body is of an unknown version too; the API looks at the header and answers UNSUPPORTED_VERSION.
+        return api, None
 
     def _check_size(self, api: Api, request: Request, size: int) -> None:
         """Refuse, before decoding, a request too large for its kind or a large one that the API does not admit."""
@@ -198,12 +209,6 @@ class Dispatcher:
             )
         if api.admits is not None and not api.admits(self._services, request.buffer):
             raise RefusedError(f"a {api.name} request of {size} bytes is not for this process")
-
-    def _load_decoder(self, api: Api, version: int) -> Callable[..., Any]:
-        decoder_of = api.decoder or request_class(api.key).decoder
-        decoder: Callable[..., Any] = decoder_of(version)
-        self._decoders[api.key << 16 | version] = decoder
-        return decoder
 
     def _dispatch(self, api: Api, request: Request) -> Answer:
         """Let the API answer (rule 1), if the client may send this request (rules 6 and 7)."""
@@ -377,6 +382,6 @@ class Dispatcher:
     def _complete_moved(self, keys: list[Hashable]) -> None:
         """Try the operations that wait for what the API changed; no lock is held here."""
         try:
-            self._services.complete_all_delayed(keys)
+            self._complete_all_delayed(keys)
         except Exception:
             log.exception("completing what waits for %s failed", keys)
