@@ -64,6 +64,7 @@ from barnabas.protocol.records.batch import (
     peek_size,
 )
 from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.plain import peek_one
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -186,13 +187,9 @@ def _produce(services: Services, request: Request, verdict: Verdict) -> Answer:
         is_allowed = access is None or name is None or access.allows(rights.PRODUCE_TOPIC, name)
         for data in topic.partition_data:
             if not is_allowed:
-                response = PartitionProduceResponse(
-                    index=data.index, error_code=rights.PRODUCE_TOPIC.error, base_offset=-1
-                )
+                response = appends.refuse(data.index, rights.PRODUCE_TOPIC.error)
             elif name is None:
-                response = PartitionProduceResponse(
-                    index=data.index, error_code=ErrorCode.UNKNOWN_TOPIC_ID, base_offset=-1
-                )
+                response = appends.refuse(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
             else:
                 response = appends.append(name, data.index, data.records)
             partition_responses.append(response)
@@ -206,7 +203,12 @@ def _produce(services: Services, request: Request, verdict: Verdict) -> Answer:
         return _answer_silently(request, reply)
     if acks == -1 and not _all_safe(awaited):
         return _park(services, request, message, reply, answered, awaited)
-    return Reply(_finish(services, request, reply, answered))
+    codes = appends.codes if acks == 1 else _codes_of(reply)
+    return Reply(_finish(services, request, reply, codes, answered))
+
+
+def _codes_of(reply: ProduceResponse) -> list[int]:
+    return [p.error_code for topic in reply.responses for p in topic.partition_responses]
 
 
 def _all_safe(awaited: list[Awaited]) -> bool:
@@ -226,6 +228,7 @@ class _Appends:
         "acks",
         "answered",
         "awaited",
+        "codes",
         "errors",
         "errors_left",
         "guards",
@@ -243,7 +246,13 @@ class _Appends:
         self.errors = verdict.errors
         self.answered: list[tuple[TopicPartition, PartitionProduceResponse]] = []
         self.awaited: list[Awaited] = []
+        self.codes: list[int] = []  # of the responses so far; the wait for replicas may change them
         self.errors_left = RECORD_ERRORS_MAX  # of single records, that the response may still name
+
+    def refuse(self, index: int, error: ErrorCode) -> PartitionProduceResponse:
+        """Return the response of a partition whose topic the client may not write, or nobody knows."""
+        self.codes.append(error)
+        return PartitionProduceResponse(index=index, error_code=error, base_offset=-1)
 
     def append(self, topic: str, index: int, records: memoryview | None) -> PartitionProduceResponse:
         """Append a partition's batch; return its response."""
@@ -262,8 +271,8 @@ class _Appends:
                 raise produce_error(self.errors[tp], operation_of(self.version))
         except ApiError as error:
             if manager.hosted.metadata_cache.snapshot.partition(tp) is None:  # Why only now: it is there, as a rule
-                return _failed(tp, FailedAppend(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            return _failed(tp, FailedAppend(error.code, error_message=error.message))
+                return self._failed(tp, FailedAppend(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return self._failed(tp, FailedAppend(error.code, error_message=error.message))
         guard = self.guards.get(tp) if self.guards else None
         try:
             info, partition = manager.append_one(tp, checked, required_acks=self.acks, origin=_CLIENT, guard=guard)
@@ -272,8 +281,9 @@ class _Appends:
             # Why a bound for all together: small requests may have very many batches with very many invalid records.
             failed.record_errors = told = list(failed.record_errors)[: max(1, self.errors_left)]
             self.errors_left -= len(told)
-            return _failed(tp, failed)
+            return self._failed(tp, failed)
         request.moved.append(tp)
+        self.codes.append(0)
         response = PartitionProduceResponse(
             index=tp.partition,
             error_code=0,
@@ -285,9 +295,25 @@ class _Appends:
             self.awaited.append((tp, response, partition, info))
         return response
 
+    def _failed(self, tp: TopicPartition, result: FailedAppend) -> PartitionProduceResponse:
+        self.codes.append(result.error)
+        return PartitionProduceResponse(
+            index=tp.partition,
+            error_code=result.error,
+            base_offset=-1,
+            log_start_offset=result.log_start_offset,
+            record_errors=[
+                BatchIndexAndErrorMessage(batch_index=e.batch_index, batch_index_error_message=e.message)
+                for e in result.record_errors
+            ],
+            error_message=result.error_message,
+        )
+
 
 def _check_batch(records: memoryview | None, version: int) -> memoryview:
     """Require exactly one whole batch of magic 2, in a compression this version may use; a part may follow it."""
+    if records is not None and version >= ZSTD_FROM and peek_one(records) >= 0:
+        return records  # nearly every batch
     size = 0 if records is None else len(records)
     batch_size = -1 if records is None else _size_of_batch(records, 0, size)
     if records is None or batch_size < 0:
@@ -314,20 +340,6 @@ def _size_of_batch(records: memoryview, position: int, end: int) -> int:
     if peek_magic(records, position) > MAGIC_V2:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE)
     return size if size <= left else -1
-
-
-def _failed(tp: TopicPartition, result: FailedAppend) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=tp.partition,
-        error_code=result.error,
-        base_offset=-1,
-        log_start_offset=result.log_start_offset,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=e.batch_index, batch_index_error_message=e.message)
-            for e in result.record_errors
-        ],
-        error_message=result.error_message,
-    )
 
 
 def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
@@ -378,7 +390,7 @@ def _park(
     def respond(errors: Errors) -> Message:
         for tp, error in errors.items():
             responses[tp].error_code = error
-        return _finish(services, request, reply, answered)
+        return _finish(services, request, reply, _codes_of(reply), answered)
 
     pending = [(tp, info.last_offset + 1) for tp, _, _, info in awaited]
     manager = services.replica_manager
@@ -394,12 +406,13 @@ def _finish(
     services: Services,
     request: Request,
     reply: ProduceResponse,
+    codes: list[int],
     answered: list[tuple[TopicPartition, PartitionProduceResponse]],
 ) -> ProduceResponse:
-    """Charge the request, record the error codes; add the current leader to partitions that are led elsewhere."""
+    """Charge the request, note the error codes; add the current leader to partitions that are led elsewhere."""
     if services.quotas.is_active:
         request.throttle = services.quotas.charge_produce(request, is_silent=False)
-    codes = request.error_codes = [p.error_code for topic in reply.responses for p in topic.partition_responses]
+    request.error_codes = codes
     if request.version < REDIRECTS_FROM or _NOT_LEADER not in codes:
         return reply
     nodes: dict[int, NodeEndpoint] = {}

@@ -45,6 +45,11 @@ from barnabas.protocol.records.compression import DECOMPRESSED_SIZE_MAX, Buffer,
 from barnabas.protocol.records.crc import crc32c
 from barnabas.protocol.records.varint import read_varint, read_varlong, write_varint, write_varlong
 
+try:
+    from barnabas.protocol.records._walk import set_offset_and_epoch as _set_compiled
+except ImportError:  # the C extension was not built
+    _set_compiled = None  # type: ignore[assignment]
+
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 HEADER_SIZE: Final = HEADER.size
@@ -647,9 +652,15 @@ def update_crc(buffer: bytearray | memoryview, position: int, size_in_bytes: int
     _UINT32.pack_into(buffer, position + CRC_OFFSET, compute_crc(buffer, position, size_in_bytes))
 
 
-def set_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+def write_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write the base offset and the leader epoch of `batch`, one whole batch; both are outside the CRC."""
     _pack_offset_length_epoch(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
+
+
+#: In C, as every batch of a leader gets them; `write_offset_and_epoch` is the fallback.
+set_offset_and_epoch: Final[Callable[[bytearray | memoryview, int, int], None]] = (
+    write_offset_and_epoch if _set_compiled is None else _set_compiled
+)
 
 
 def set_attributes(batch: bytearray | memoryview, attributes: int) -> None:

@@ -37,21 +37,28 @@ Summary = tuple[int, int, bool, int]
 class RecordsSummary:
     """The result of a full walk over `payload`; timestamps are deltas to the batch's base timestamp."""
 
-    __slots__ = ("keyless", "offsets_are_contiguous", "payload", "timestamp_delta_max", "timestamp_delta_min")
+    __slots__ = ("_buffer", "_start", "keyless", "offsets_are_contiguous", "timestamp_delta_max", "timestamp_delta_min")
 
     def __init__(
         self,
-        payload: Buffer,
+        buffer: Buffer,
         timestamp_delta_min: int,
         timestamp_delta_max: int,
         offsets_are_contiguous: bool,
         keyless: int,
+        start: int = 0,
     ) -> None:
-        self.payload = payload
+        self._buffer = buffer
+        self._start = start  # of the payload in the buffer
         self.timestamp_delta_min = timestamp_delta_min
         self.timestamp_delta_max = timestamp_delta_max
         self.offsets_are_contiguous = offsets_are_contiguous  # the deltas are 0, 1, 2 …
         self.keyless = keyless  # records without a key
+
+    @property
+    def payload(self) -> Buffer:
+        """The records. Why made here: a view costs as much as the walk over a small batch, and is seldom needed."""
+        return memoryview(self._buffer)[self._start :] if self._start else self._buffer
 
 
 def walk_records(payload: Buffer, count: int) -> RecordsSummary:

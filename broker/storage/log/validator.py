@@ -70,6 +70,7 @@ from barnabas.protocol.records.batch import (
     verify_crc,
 )
 from barnabas.protocol.records.compression import CompressionType, DecompressedTooLargeError, compress
+from barnabas.protocol.records.plain import read_plain
 from barnabas.protocol.records.walk import RecordsSummary, walk_records
 
 if TYPE_CHECKING:
@@ -167,8 +168,8 @@ class _BatchCheck:
         Raises DecompressedTooLargeError for more, and may then be called again.
         """
         settings, origin = self._settings, self._origin
-        header = self._first_header(records)
-        self._check_frame(records, header)
+        header, walked = self._header_and_summary(records)
+        self._check_frame(records, header, is_intact=walked is not None)
         if origin is _CLIENT:
             self._check_client_header(header)
         data = _writable(records, header)
@@ -181,9 +182,8 @@ class _BatchCheck:
                 if stamps:
                     raise self._client_stamped()
                 header = _unstamp(data, header)
-            walked = None
-            if self._full or source != target or _needs_records(settings):
-                walked = self._walk(data, header, size_max)
+            walked = walked or self._maybe_walk(data, header, target, size_max)
+            if walked is not None:
                 max_timestamp = max(NO_TIMESTAMP, header.base_timestamp + walked.timestamp_delta_max)
                 if settings.is_compacted and walked.keyless:
                     raise self._keyless(walked, header, stamps)
@@ -196,6 +196,17 @@ class _BatchCheck:
             max_timestamp = self._now_ms
         _set_timestamp(data, header, stamps, max_timestamp)
         return ValidBatch(header, data, max_timestamp)
+
+    def _header_and_summary(self, records: memoryview) -> tuple[BatchHeader, RecordsSummary | None]:
+        """Read the batch's header, and all else as well if the batch is plain and every record will be looked at.
+
+        Without a summary, the CRC and the records are still to be checked.
+        """
+        if self._full and self._origin is _CLIENT:
+            plain = read_plain(records)
+            if plain is not None:
+                return plain
+        return self._first_header(records), None
 
     def _first_header(self, records: memoryview) -> BatchHeader:
         """Read the header of the only batch. Only a cut batch may follow it."""
@@ -216,8 +227,8 @@ class _BatchCheck:
             )
         return header
 
-    def _check_frame(self, records: memoryview, header: BatchHeader) -> None:
-        """Check the batch as a block of bytes: compression, base offset, size, CRC."""
+    def _check_frame(self, records: memoryview, header: BatchHeader, *, is_intact: bool) -> None:
+        """Check the batch as a block of bytes: compression, base offset, size, and the CRC unless `is_intact`."""
         tp = self._tp
         kind = header.attributes & COMPRESSION_MASK
         if kind > _ZSTD:
@@ -234,6 +245,8 @@ class _BatchCheck:
                 f"The record batch size in the append to {tp} is {size} bytes which exceeds the maximum configured "
                 f"value of {self._settings.max_message_bytes}",
             )
+        if is_intact:
+            return
         try:
             verify_crc(records, 0, header)
         except CorruptBatchError as error:
@@ -275,6 +288,16 @@ class _BatchCheck:
                 f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} "
                 f"in topic partition {tp}",
             )
+
+    def _maybe_walk(
+        self, data: bytearray | memoryview, header: BatchHeader, target: int, size_max: int
+    ) -> RecordsSummary | None:
+        """Look at every record if a check or a conversion needs more than the header."""
+        settings = self._settings
+        is_converted = target != header.attributes & COMPRESSION_MASK
+        if self._full or is_converted or settings.is_compacted or settings.has_timestamp_before_max:
+            return self._walk(data, header, size_max)
+        return None
 
     def _walk(self, data: bytearray | memoryview, header: BatchHeader, size_max: int) -> RecordsSummary:
         try:
@@ -373,11 +396,6 @@ def _target_compression(settings: AppendSettings, header: BatchHeader) -> int:
     if settings.compression == LIKE_PRODUCER or header.attributes & CONTROL_BIT:
         return header.attributes & COMPRESSION_MASK
     return settings.compression
-
-
-def _needs_records(settings: AppendSettings) -> bool:
-    """Return whether the topic's settings require a check that the header alone does not allow."""
-    return settings.is_compacted or settings.has_timestamp_before_max
 
 
 def _unstamp(data: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
