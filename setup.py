@@ -28,10 +28,10 @@ from setuptools.command.build_ext import build_ext
 
 COMPILED = (
     "barnabas/client/connection.py",
+    "barnabas/common/clocks/wall.py",
     "barnabas/common/disk/files.py",
     "barnabas/common/disk/open_files.py",
     "barnabas/common/topic_partition.py",
-    "barnabas/common/wall_clock.py",
     "barnabas/protocol/headers.py",
     "barnabas/protocol/primitives.py",
     "barnabas/protocol/records/batch.py",

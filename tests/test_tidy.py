@@ -111,7 +111,7 @@ BANS = (
         "clock",
         r"\btime\.(time|time_ns|monotonic|monotonic_ns|perf_counter)\(",
         "barnabas.common.clock",
-        ("barnabas/common/clock.py", "barnabas/common/wall_clock.py"),
+        ("barnabas/common/clock.py", "barnabas/common/clocks/wall.py"),
         "now = time.time()",
     ),
     Ban("sleep", r"\btime\.sleep\(", "an event, a deadline or the scheduler", (), "time.sleep(1)"),

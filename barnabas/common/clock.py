@@ -1,4 +1,4 @@
-"""Time: the only module that reads a clock, but for `wall_clock`, its compiled part.
+"""Time: the only module that reads a clock, but for `clocks.wall`, its compiled part.
 
 Rules
 1. No other module calls the `time` module. Components take a `Clock`, so that tests can control the time.
@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Protocol
 
-from barnabas.common.wall_clock import wall_ms
+from barnabas.common.clocks.wall import wall_ms
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000

@@ -1,0 +1,1 @@
+"""Parts of the clocks (`barnabas/common/clock.py`)."""
