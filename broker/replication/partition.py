@@ -134,6 +134,11 @@ class Partition:
         """The first offset that may still be lost; 0 without a log."""
         return 0 if self.log is None else self.log.high_watermark
 
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is kept; 0 without a log."""
+        return 0 if self.log is None else self.log.log_start_offset
+
     def effective_min_isr(self) -> int:
         """`min.insync.replicas` of the topic, at most the number of replicas."""
         log = self.log

@@ -313,6 +313,11 @@ class ReplicaFetcher:
                 return
             log.warning("records from broker %d for %s are refused: %s", self.leader_id, tp, problem)
             following = self._delayed(fetched)
+        if following is not fetched:
+            self._replace(tp, fetched, following)
+
+    def _replace(self, tp: TopicPartition, fetched: FetchState, following: FetchState) -> None:
+        """Take over the state after an answer, of which the next request tells the leader."""
         with self._lock:
             if self._states.get(tp) is fetched:
                 self._states[tp] = following
@@ -333,7 +338,10 @@ class ReplicaFetcher:
             self._turns.session.reset(keep_id=True)
 
     def _apply(self, fetched: FetchState, data: wire.PartitionData) -> FetchState:
-        """Append the records, or truncate where the logs diverge."""
+        """Append the records, or truncate where the logs diverge.
+
+        Returns `fetched` itself if the next request would tell the leader nothing new.
+        """
         partition = fetched.partition
         if data.diverging_epoch.epoch != NO_EPOCH or data.diverging_epoch.end_offset != -1:
             return self._truncate(fetched, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
@@ -351,8 +359,11 @@ class ReplicaFetcher:
                     self._manager.stats.reassignment_bytes_in(info.size_in_bytes)
                 self._quota.record(partition.tp, info.size_in_bytes)
         self.lags[partition.tp] = max(0, data.high_watermark - following.fetch_offset)
+        start = partition.log_start_offset
         if partition.update_follower_watermarks(data.high_watermark, data.log_start_offset):
             self._manager.complete_delayed(partition.tp)
+        if partition.log_start_offset != start:  # the leader waits to hear of it
+            return following.at(following.fetch_offset, following.last_fetched_epoch)
         return following
 
     def _truncate(self, fetched: FetchState, leader: EpochEnd) -> FetchState:

@@ -102,6 +102,23 @@ def test_records_are_appended_and_the_watermark_follows(rig, fetcher, leader):
     assert partition.high_watermark == 2
 
 
+def test_a_partition_without_news_for_the_leader_is_not_named_again(rig, fetcher, leader):
+    leader.responses = [data(records_of(b"a", b"b")), data(high_watermark=1), data(high_watermark=2), data()]
+    for _ in range(4):
+        turn(fetcher)
+    assert [len(request.topics) for request in leader.requests] == [1, 1, 0, 0]
+    assert rig.manager.partition(TP).high_watermark == 2
+
+
+def test_the_leader_hears_at_once_that_the_log_start_moved(rig, fetcher, leader):
+    leader.responses = [data(records_of(b"a", b"b"), high_watermark=2), data(high_watermark=2), data(), data()]
+    leader.responses[1].log_start_offset = 1
+    for _ in range(4):
+        turn(fetcher)
+    assert [len(request.topics) for request in leader.requests] == [1, 1, 1, 0]
+    assert (partition_of(leader.requests[2]).fetch_offset, partition_of(leader.requests[2]).log_start_offset) == (2, 1)
+
+
 def test_requests_use_the_configured_limits(leader):
     settings = {
         "replica_fetch_min_bytes": "7",
