@@ -65,7 +65,7 @@ class DelayedOperation(TimerTask):
     Kafka. `lock` serialises `try_complete`; pass the lock of the state it checks, or let the operation have its own.
     """
 
-    __slots__ = ("_callback", "_guard", "_is_completed", "_timer", "is_watched", "lock", "request")
+    __slots__ = ("_callback", "_guard", "_is_completed", "_timer", "is_watched", "lock", "request", "was_tried")
 
     def __init__(self, delay_ms: int | None, lock: AbstractContextManager[object] | None = None) -> None:
         super().__init__(_FOR_EVER_MS if delay_ms is None else max(0, delay_ms))
@@ -78,6 +78,8 @@ class DelayedOperation(TimerTask):
         self._timer: Timer | None = None  # set by the purgatory before the operation is timed
         # Set once, by the purgatory that watches it. Others have no keys: a purgatory only times them, and lists none.
         self.is_watched = False
+        # Fixed before start: whether its maker has just looked. Then the one try is that of rule 3, once it is watched.
+        self.was_tried = False
         self.request: Request | None = None  # set by `bind`: the request that waits, if any
 
     # For subclasses
@@ -337,7 +339,7 @@ class Purgatory:
             operation.cancel()
 
     def _try_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
-        if operation.safe_try_complete():
+        if not operation.was_tried and operation.safe_try_complete():
             return True
         if not keys:
             return False

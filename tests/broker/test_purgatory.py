@@ -53,6 +53,14 @@ def test_a_satisfied_operation_is_not_watched(purgatory: Purgatory) -> None:
     assert (operation.completions, purgatory.watched(), purgatory.delayed()) == (1, 0, 0)
 
 
+def test_what_its_maker_has_tried_is_tried_once_more_when_it_is_watched(purgatory: Purgatory) -> None:
+    waiting, changed = Waiting(), Waiting(is_ready=True)
+    waiting.was_tried = changed.was_tried = True
+    assert not purgatory.try_complete_else_watch(waiting, ["a"])
+    assert purgatory.try_complete_else_watch(changed, ["a"]), "what changed meanwhile must not be missed"
+    assert (waiting.tries, changed.tries, changed.completions) == (1, 1, 1)
+
+
 def test_a_moved_key_completes_the_operations_that_wait_for_it(purgatory: Purgatory) -> None:
     first, second = Waiting(), Waiting()
     assert not purgatory.try_complete_else_watch(first, ["a", "b"])

@@ -62,6 +62,7 @@ class DelayedFetch(DelayedOperation):
         self._respond = respond  # fixed before start
         self._woken = woken  # fixed before start
         self._idle = idle  # fixed before start
+        self.was_tried = True  # by the first read, which found too little
 
     def try_complete(self) -> bool:
         """Complete in the cases A to D."""
