@@ -93,7 +93,7 @@ def handle(services: Services, request: Request) -> Answer:
     ):
         return Reply(respond(reads))
     operation = DelayedFetch(
-        manager.reader, manager.expirations, params, items, respond, context.woken, context.idle_items
+        manager.reader, manager.expirations, params, reads, respond, context.woken, context.idle_items
     )
     return Park(operation, services.purgatories.fetch, [*(item.tp for item in items), *context.wait_keys()])
 

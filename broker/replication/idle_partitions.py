@@ -24,8 +24,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from barnabas.broker.replication.reading import visible_end
-from barnabas.broker.storage.log.log_types import NO_EPOCH
+from barnabas.broker.replication.reading import has_no_news
 
 if TYPE_CHECKING:
     from barnabas.broker.monitoring.topic_stats import BrokerTopicStats
@@ -77,16 +76,15 @@ class Owner(Protocol):
 
 def is_idle(partition: Partition, watcher: Watcher, item: FetchItem, high_watermark: int, log_start: int) -> bool:
     """Whether a fetch of `item` would tell nothing new to a client that knows these watermarks. Takes no lock."""
-    log, role = partition.log, partition.role
-    if log is None or log.is_offline or item.current_leader_epoch not in (NO_EPOCH, role.leader_epoch):
-        return False
-    if log.high_watermark != high_watermark or log.log_start_offset != log_start:
-        return False
-    if visible_end(log, watcher.isolation) != item.fetch_offset:
-        return False
-    if watcher.is_follower:
-        return role.is_leader and not role.is_isr_change_in_flight and watcher.replica_id in role.isr
-    return role.is_leader or not watcher.leader_only
+    return has_no_news(
+        partition,
+        item,
+        high_watermark,
+        log_start,
+        replica_id=watcher.replica_id,
+        isolation=watcher.isolation,
+        leader_only=watcher.leader_only,
+    )
 
 
 class IdlePartitions:

@@ -218,6 +218,29 @@ def is_in_older_segment(log: Log, offset: int, end: int) -> bool:
     return segments.floor_index(offset) < segments.floor_index(end)
 
 
+def has_no_news(
+    partition: Partition,
+    item: FetchItem,
+    high_watermark: int,
+    log_start_offset: int,
+    *,
+    replica_id: int,
+    isolation: FetchIsolation,
+    leader_only: bool,
+) -> bool:
+    """Whether a fetch of `item` would tell nothing new to a client that knows these watermarks. Takes no lock."""
+    log, role = partition.log, partition.role
+    if log is None or log.is_offline or item.current_leader_epoch not in (NO_EPOCH, role.leader_epoch):
+        return False
+    if log.high_watermark != high_watermark or log.log_start_offset != log_start_offset:
+        return False
+    if visible_end(log, isolation) != item.fetch_offset:
+        return False
+    if replica_id > CONSUMER_ID:
+        return role.is_leader and not role.is_isr_change_in_flight and replica_id in role.isr
+    return role.is_leader or not leader_only
+
+
 class FetchReader:
     """Reads hosted partitions for fetches of consumers and followers."""
 
@@ -245,16 +268,29 @@ class FetchReader:
         The first read of a fetch passes `moved`. A follower's fetch is then noted (rule 3), and each partition whose
         watermark moved is added to the list. A fetch that waited reads again without it.
         """
+        if moved is not None:  # Why not again: Kafka counts requests (TotalFetchRequestsPerSec), not their second reads
+            self._count(items)
+        return self._read_in_order(params, [(item, None) for item in items], moved)
+
+    def read_again(self, params: FetchParams, before: Sequence[Read], woken: Sequence[FetchItem]) -> list[Read]:
+        """Read for a fetch that has waited: what it read `before`, unless that is still true, and what was `woken`."""
+        return self._read_in_order(params, [*before, *((item, None) for item in woken)] if woken else before, None)
+
+    def _read_in_order(
+        self, params: FetchParams, due: Sequence[tuple[FetchItem, ReadResult | None]], moved: list[Hashable] | None
+    ) -> list[Read]:
+        """Read each partition within the request's limits; a result that is given and still true is not read again."""
         left = params.max_bytes
         wants_one = True
         results: list[Read] = []
-        if moved is not None:  # Why not again: Kafka counts requests (TotalFetchRequestsPerSec), not their second reads
-            self._count(items)
         is_outdated = params.is_from_follower and self.hosted.metadata_cache.snapshot.is_outdated(
             params.replica_id, params.replica_epoch
         )
-        now_ms = self._clock.monotonic_ms() if params.is_from_follower else 0
-        for item in items:
+        now_ms = self._clock.monotonic_ms() if moved is not None and params.is_from_follower else 0
+        for item, known in due:
+            if known is not None and not is_outdated and self._is_still_true(params, item, known):
+                results.append((item, known))
+                continue
             result = self._read(params, item, left, wants_one, moved, now_ms, is_outdated)
             size = result.size
             if size:
@@ -262,6 +298,28 @@ class FetchReader:
                 left = max(0, left - size)
             results.append((item, result))
         return results
+
+    def _is_still_true(self, params: FetchParams, item: FetchItem, result: ReadResult) -> bool:
+        """Whether a partition of which only watermarks could be told would be read with the same result again."""
+        if result.is_final or result.size or params.rack_id:  # Why the rack: a preferred replica may be found by now
+            return False
+        partition = self.hosted.find(item.tp)
+        held = None if partition is None else partition.log
+        return (
+            partition is not None
+            and held is not None
+            and partition.topic_id == item.topic_id
+            and held.last_stable_offset == result.last_stable_offset
+            and has_no_news(
+                partition,
+                item,
+                result.high_watermark,
+                result.log_start_offset,
+                replica_id=params.replica_id,
+                isolation=params.isolation,
+                leader_only=params.leader_only,
+            )
+        )
 
     def holds_back(self, partition: Partition, follower_id: int) -> bool:
         """Whether a throttle forbids sending records to this follower now; one in the ISR is never held back."""

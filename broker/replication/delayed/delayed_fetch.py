@@ -6,7 +6,7 @@ It completes when
   C  the end that the client may see is below its offset (the log was truncated), or is in another segment;
   D  the bytes readable from all its partitions reach min_bytes, those held back by a throttle left out;
   E  its time is up.
-In every case the partitions are read again to build the response.
+In every case the partitions are read again to build the response, but for those with nothing new to tell.
 
 Source: Kafka's DelayedFetch (4.3).
 """
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 class DelayedFetch(DelayedOperation):
-    """`respond(reads)` builds the response from the results of the second read.
+    """`respond(reads)` builds the response from the results of the second read; those of the first are `before`.
 
     `woken()` returns partitions that are to be read as well by now, `idle()` those that are not (`idle_partitions.py`).
     """
 
-    __slots__ = ("_expirations", "_idle", "_items", "_params", "_reader", "_respond", "_woken")
+    __slots__ = ("_before", "_expirations", "_idle", "_items", "_params", "_reader", "_respond", "_woken")
 
     def __init__(
         self,
         reader: FetchReader,
         expirations: Expirations,
         params: FetchParams,
-        items: Sequence[FetchItem],
+        before: Sequence[Read],
         respond: Callable[[list[Read]], Outcome],
         woken: Callable[[], list[FetchItem]] = list,
         idle: Callable[[], list[FetchItem]] = list,
@@ -58,7 +58,8 @@ class DelayedFetch(DelayedOperation):
         self._reader = reader  # fixed before start
         self._expirations = expirations  # fixed before start
         self._params = params  # fixed before start
-        self._items = items  # fixed before start
+        self._before = before  # fixed before start
+        self._items = [item for item, _ in before]  # fixed before start
         self._respond = respond  # fixed before start
         self._woken = woken  # fixed before start
         self._idle = idle  # fixed before start
@@ -107,8 +108,8 @@ class DelayedFetch(DelayedOperation):
         return fetch_reasons(self._reader, self._params, items, self._available_bytes)
 
     def response(self) -> Outcome:
-        """Read again and build the response."""
-        return self._respond(self._reader.read_all(self._params, self._due()))
+        """Read again, where something happened, and build the response."""
+        return self._respond(self._reader.read_again(self._params, self._before, self._woken()))
 
     def on_expiration(self) -> None:
         """Count it, as a follower's or a consumer's."""

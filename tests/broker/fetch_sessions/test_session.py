@@ -33,13 +33,13 @@ class Consumer:
         self.read: list[int] = []  # the number of partitions, for each pass over them
         self._session_id = 0
         self._epoch = 0
-        read_all = FetchReader.read_all
+        read = FetchReader._read_in_order
 
-        def counted(reader: FetchReader, params: Any, items: Any, moved: Any = None) -> Any:
-            self.read.append(len(items))
-            return read_all(reader, params, items, moved)
+        def counted(reader: FetchReader, params: Any, due: Any, moved: Any) -> Any:
+            self.read.append(len(due))
+            return read(reader, params, due, moved)
 
-        monkeypatch.setattr(FetchReader, "read_all", counted)
+        monkeypatch.setattr(FetchReader, "_read_in_order", counted)
 
     def fetch(self, *changed: tuple[int, int], wait_ms: int = 500, **about: Any) -> Any:
         """Ask for these (partition, offset) and what the session has; returns the response, or a `Waiting`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 import pytest
 
@@ -67,6 +67,55 @@ def test_the_follower_gets_the_high_watermark_that_its_fetch_made_possible(rig: 
 def test_a_second_read_of_the_same_fetch_notes_nothing(rig: BrokerRig) -> None:
     assert read(rig, item(2), None).high_watermark == 0
     assert follower(rig).log_end_offset == UNKNOWN_OFFSET
+
+
+def append(rig: BrokerRig) -> None:
+    rig.answer(produce(batch(b"c")), 9)
+
+
+def move_high_watermark(rig: BrokerRig) -> None:
+    read(rig, item(2), [])
+
+
+def change_leader_epoch(rig: BrokerRig) -> None:
+    rig.push({"t": [state(1, (1, FOLLOWER), leader_epoch=4, partition_epoch=1)]})
+
+
+def shrink_isr(rig: BrokerRig) -> None:
+    rig.push({"t": [state(1, (1, FOLLOWER), (1,), leader_epoch=3, partition_epoch=1)]})
+
+
+def restart_follower(rig: BrokerRig) -> None:
+    rig.answer(rig.update_metadata({}, registrations=[registration(FOLLOWER, epoch=34)]), 8)
+
+
+def test_what_a_fetch_has_read_is_read_again_only_where_something_happened(rig: BrokerRig) -> None:
+    reader = rig.manager.reader
+    both = [item(2, current_leader_epoch=3), item(2, tp=OTHER, current_leader_epoch=3)]
+    before = reader.read_all(params(), both, None)
+    append(rig)
+    (_, first), (_, second) = reader.read_again(params(), before, [])
+    assert first.size > 0
+    assert second is before[1][1]
+    woken = reader.read_again(params(), before[1:], [both[0]])
+    assert [(wanted.tp, result.size > 0) for wanted, result in woken] == [(OTHER, False), (TP, True)]
+
+
+@pytest.mark.parametrize("event", [append, move_high_watermark, change_leader_epoch, shrink_isr, restart_follower])
+def test_a_result_is_kept_only_while_it_is_true(rig: BrokerRig, event: Callable[[BrokerRig], None]) -> None:
+    before = rig.manager.reader.read_all(params(), [item(2, current_leader_epoch=3)], None)
+    ((_, kept),) = rig.manager.reader.read_again(params(), before, [])
+    assert kept is before[0][1]
+    event(rig)
+    ((_, result),) = rig.manager.reader.read_again(params(), before, [])
+    assert result is not before[0][1]
+
+
+def test_a_result_with_records_or_an_error_is_not_kept(rig: BrokerRig) -> None:
+    for wanted in (item(0), item(7)):
+        before = rig.manager.reader.read_all(params(), [wanted], None)
+        ((_, result),) = rig.manager.reader.read_again(params(), before, [])
+        assert result is not before[0][1]
 
 
 def test_every_partition_of_a_fetch_is_noted_even_beyond_its_limit(rig: BrokerRig) -> None:
