@@ -293,8 +293,22 @@ class Partition:
 
         Returns whether a watermark moved, and a change of the ISR to submit if the follower may join it now.
         """
+        followers = self._followers
+        held = self.log
+        if (
+            held is not None
+            and broker_id in self.role.isr
+            and followers.is_noted(
+                broker_id,
+                fetch_offset=fetch_offset,
+                log_start_offset=log_start_offset,
+                now_ms=now_ms,
+                leader_log_end_offset=held.log_end_offset,
+                broker_epoch=broker_epoch,
+            )
+        ):
+            return False, None
         with self._lock:
-            followers = self._followers
             state = followers.states.get(broker_id)
             log = self.log
             if state is None or log is None or not self.role.is_leader:

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from barnabas.common.clock import Clock
 
 
+MOMENTS: Final = 300  # in the allowed lag; by default, one is 100 ms
 _NOBODY: Final[dict[int, ReplicaState]] = {}  # never changed
 
 
 class Followers:
     """The followers of one partition by broker id; empty unless this broker leads."""
 
-    __slots__ = ("_clock", "_is_alive", "_is_eligible", "_lag_max_ms", "states")
+    __slots__ = ("_clock", "_is_alive", "_is_eligible", "_lag_max_ms", "_moment_ms", "states")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Followers:
     ) -> None:
         self._clock = clock  # fixed before start
         self._lag_max_ms = lag_max_ms  # fixed before start (replica.lag.time.max.ms)
+        self._moment_ms = lag_max_ms // MOMENTS  # fixed before start; within it a fetch may repeat another, unnoted
         self._is_alive = is_alive  # fixed before start; (broker id) -> is it unfenced?
         self._is_eligible = is_eligible  # fixed before start; (broker id, broker epoch) -> may it be in an ISR?
         self.states: dict[int, ReplicaState] = _NOBODY  # replaced whole under the partition's lock
@@ -96,6 +98,26 @@ class Followers:
         )
         self.states = {**self.states, state.broker_id: following}
         return following
+
+    def is_noted(
+        self,
+        broker_id: int,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        leader_log_end_offset: int,
+        broker_epoch: int,
+    ) -> bool:
+        """Whether a fetch of a member of the ISR repeats one that was noted a moment ago. Needs no lock.
+
+        A session asks for all its partitions when one of them has records. So most fetches of the others come at once
+        after the last, and change nothing but the times, which are compared with the allowed lag.
+        """
+        state = self.states.get(broker_id)
+        return state is not None and state.is_repeated_by(
+            fetch_offset, log_start_offset, leader_log_end_offset, broker_epoch, now_ms - self._moment_ms
+        )
 
     def note_still_fetched(self, broker_id: int, fetched_ms: int) -> None:
         """Record that a follower, if there still is one of this id, had caught up at `fetched_ms` (monotonic)."""

@@ -63,6 +63,18 @@ class ReplicaState:
         """Whether it has every record, or had every record at a moment within the allowed lag."""
         return self.log_end_offset == leader_log_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
+    def is_repeated_by(
+        self, fetch_offset: int, log_start_offset: int, leader_log_end_offset: int, broker_epoch: int, since_ms: int
+    ) -> bool:
+        """Whether a fetch says only what one at `since_ms` or later has said, so that the times alone would change."""
+        return (
+            self.log_end_offset == fetch_offset
+            and self.last_fetch_leader_log_end_offset == leader_log_end_offset
+            and self.log_start_offset == log_start_offset
+            and self.broker_epoch == broker_epoch
+            and self.last_fetch_ms >= since_ms
+        )
+
 
 def next_replica_state(
     state: ReplicaState,

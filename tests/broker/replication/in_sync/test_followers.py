@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.replication.in_sync.followers import Followers
+from barnabas.broker.replication.in_sync.followers import MOMENTS, Followers
 from barnabas.broker.replication.in_sync.isr import UNKNOWN_OFFSET
 from barnabas.broker.replication.role import LeadershipChange, leader_role
 from barnabas.common.clock import FakeClock
@@ -76,6 +76,20 @@ def test_a_caught_up_eligible_follower_is_joining(followers: Followers, dead: se
     assert list(followers.joining(frozenset({1, 2, 3}), 10)) == []
     fetch(followers, 3, 10, epoch=99)
     assert list(followers.joining(isr, 10)) == []
+
+
+def test_a_fetch_that_repeats_the_last_one_within_a_moment_is_noted(followers: Followers) -> None:
+    moment_ms = LAG_MAX_MS // MOMENTS
+    reset(followers)
+    fetch(followers, 2, 10)
+    at_ms = followers.states[2].last_fetch_ms
+    same = {"fetch_offset": 10, "log_start_offset": 0, "now_ms": at_ms, "leader_log_end_offset": 10, "broker_epoch": 5}
+    assert followers.is_noted(2, **same)
+    assert followers.is_noted(2, **{**same, "now_ms": at_ms + moment_ms})
+    assert not followers.is_noted(3, **same)
+    news = {"fetch_offset": 11, "log_start_offset": 1, "leader_log_end_offset": 11, "broker_epoch": 6}
+    for name, value in {**news, "now_ms": at_ms + moment_ms + 1}.items():
+        assert not followers.is_noted(2, **{**same, name: value}), name
 
 
 def test_a_silent_member_of_the_isr_lags_after_the_allowed_time(followers: Followers, clock: FakeClock) -> None:
