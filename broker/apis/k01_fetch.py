@@ -164,7 +164,7 @@ def _context(
         forgotten,
         snapshot.topic_name,
         is_follower=is_follower,
-        watcher=_watcher(services, request, params),
+        watcher_of=lambda: _watcher(services, request, params),
     )
 
 

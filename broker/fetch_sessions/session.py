@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 IDLE_FROM = 20  # the live page explains no more partitions of one request
 
+#: Returns what the answers to a client depend on; None if it may have no idle partitions.
+WatcherOf: TypeAlias = "Callable[[], Watcher | None]"
+
 #: Was idle; the follower's id; its last fetch, in monotonic ms; the leader epoch that it named.
 Stirred: TypeAlias = "tuple[Partition, int, int, int]"
 
@@ -112,7 +115,7 @@ class Session:
         self.due: dict[Key, CachedPartition] = {}
         self.idle: dict[Key, CachedPartition] = {}  # the one that was compared longest ago first
         self._woken: dict[Key, CachedPartition] = {}  # were idle when the last request began, and are due now
-        self._watcher: Watcher | None = None  # of the last request; None: it may have no idle partitions
+        self._watcher: Watcher | None = None  # of the last request; None: it can have no idle partitions
         self._reads = 0  # how often all partitions were asked for
         self._fetched_ms = now_ms  # the time of the last request
         self._revisited_ms = now_ms
@@ -133,10 +136,10 @@ class Session:
 
     def begin(
         self,
-        changed: Iterable[FetchItem],
+        changed: Sequence[FetchItem],
         forgotten: Iterable[Key],
         topic_name: Callable[[bytes], str | None],
-        watcher: Watcher | None,
+        watcher_of: WatcherOf,
         now_ms: int,
     ) -> tuple[list[FetchItem], list[Stirred]]:
         """Apply the changes of a request (lock held).
@@ -144,6 +147,7 @@ class Session:
         Returns the partitions to read, and those that stopped to be idle, for `note_still_fetched`.
         """
         stirred: list[Stirred] = []
+        watcher = watcher_of() if self.idle or len(self) + len(changed) > IDLE_FROM else None
         self._unwatch_woken()
         if self.idle:
             if watcher is None or watcher != self._watcher:

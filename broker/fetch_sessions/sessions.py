@@ -97,6 +97,11 @@ class FetchContext:
         return ErrorCode.NONE, INVALID_SESSION_ID
 
 
+def no_watcher() -> Watcher | None:
+    """Return what makes a session read every partition."""
+    return None
+
+
 def _is_inconsistent(answered: Answered) -> bool:
     return any(result.error is _INCONSISTENT for _, result in answered)
 
@@ -214,11 +219,11 @@ class FetchSessions:
         topic_name: Callable[[bytes], str | None],
         *,
         is_follower: bool,
-        watcher: Watcher | None = None,
+        watcher_of: WatcherOf = no_watcher,
     ) -> FetchContext:
         """The context of a request; its `items` have the topic name "" where the topic id is unknown.
 
-        Without a `watcher`, every partition of the session is read.
+        Without a watcher, every partition of the session is read.
         """
         uses_topic_ids = version >= TOPIC_IDS_FROM
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -238,7 +243,7 @@ class FetchSessions:
                 if session.uses_topic_ids != uses_topic_ids:
                     return FetchContext(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
                 now_ms = self._clock.monotonic_ms()
-                due, stirred = session.begin(items, forgotten, topic_name, watcher, now_ms)
+                due, stirred = session.begin(items, forgotten, topic_name, watcher_of, now_ms)
                 context = FetchContext()
                 if len(session):
                     session.epoch = next_epoch(epoch)

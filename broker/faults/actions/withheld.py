@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.broker.fetch_sessions.sessions import Answered, FetchContext, FetchSessions
-from barnabas.broker.replication.idle_partitions import Key, Watcher
+from barnabas.broker.fetch_sessions.session import WatcherOf
+from barnabas.broker.fetch_sessions.sessions import Answered, FetchContext, FetchSessions, no_watcher
+from barnabas.broker.replication.idle_partitions import Key
 from barnabas.broker.replication.reading import refused
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -40,7 +41,7 @@ class WithholdingSessions(FetchSessions):
         topic_name: Callable[[bytes], str | None],
         *,
         is_follower: bool,
-        watcher: Watcher | None = None,
+        watcher_of: WatcherOf = no_watcher,
     ) -> FetchContext:
         """See FetchSessions. Without a watcher, no partition is idle, and each can be withheld."""
         inner = self._inner.context(version, session_id, epoch, items, forgotten, topic_name, is_follower=is_follower)
