@@ -50,6 +50,7 @@ from barnabas.protocol.messages.k01_fetch import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.metadata.metadata_cache import TopicInfo
     from barnabas.broker.requests.request import Request
     from barnabas.protocol.schema import Message
 
@@ -144,17 +145,22 @@ def _context(
 ) -> FetchContext:
     version = request.version
     snapshot = services.metadata_cache.snapshot
+    name_of = services.replica_manager.hosted.name_of
     forgotten: list[tuple[bytes | str, int]]
     if version >= TOPIC_IDS_FROM:
         names = snapshot.topic_names
         items = [
-            item_of(topic, partition, names.get(topic.topic_id, ""))
+            item_of(topic, partition, name_of(names.get(topic.topic_id, ""), partition.partition))
             for topic in message.topics
             for partition in topic.partitions
         ]
         forgotten = [(t.topic_id, index) for t in message.forgotten_topics_data for index in t.partitions]
     else:
-        items = [item_of(topic, partition, topic.topic) for topic in message.topics for partition in topic.partitions]
+        items = [
+            item_of(topic, partition, name_of(topic.topic, partition.partition))
+            for topic in message.topics
+            for partition in topic.partitions
+        ]
         forgotten = [(t.topic, index) for t in message.forgotten_topics_data for index in t.partitions]
     return services.fetch_sessions.context(
         version,
@@ -174,10 +180,14 @@ def _known_items(
     """The partitions that exist; the others are added to `errors`."""
     topics = services.metadata_cache.snapshot.topics
     known = []
+    name = ""
+    topic: TopicInfo | None = None
     for item in context.items:
         tp = item.tp
-        topic = topics.get(tp.topic)
-        if not tp.topic:
+        if tp.topic is not name:  # neighbours mostly are of the same topic
+            name = tp.topic
+            topic = topics.get(name)
+        if not name:
             errors.append((item, ErrorCode.UNKNOWN_TOPIC_ID))
         elif topic is None or tp.partition not in topic.partitions:
             errors.append((item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

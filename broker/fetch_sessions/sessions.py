@@ -329,10 +329,10 @@ def _without_repetitions(items: Sequence[FetchItem]) -> Sequence[FetchItem]:
     return list({(item.topic_id, item.tp): item for item in items}.values())
 
 
-def item_of(topic: FetchTopic, partition: FetchPartition, name: str) -> FetchItem:
-    """The FetchItem of a request's topic and partition; `name` is "" if the topic id is unknown."""
+def item_of(topic: FetchTopic, partition: FetchPartition, tp: TopicPartition) -> FetchItem:
+    """The FetchItem of a request's topic and partition `tp`; its topic is "" if the topic id is unknown."""
     return FetchItem(
-        TopicPartition(name, partition.partition),
+        tp,
         topic.topic_id,
         partition.fetch_offset,
         partition.partition_max_bytes,
