@@ -25,7 +25,7 @@ Different from Apache Kafka: nothing is stored in old formats, so nothing is eve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.redirect import current_leader
 from barnabas.broker.authorization import broker_rows as rights
@@ -41,11 +41,14 @@ from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k01_fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    SnapshotId,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +65,10 @@ ZSTD_FROM = 10
 STORAGE_ERROR_FROM = 6
 _RESPONSE_BYTES = 24  # of a response without partitions
 _PARTITION_BYTES = 64  # of a partition without records
+# Why: most partitions of most responses have these, which nobody changes; each new one would be made and freed again.
+_NO_EPOCH_END: Final = EpochEndOffset()
+_NO_LEADER: Final = LeaderIdAndEpoch()
+_NO_SNAPSHOT: Final = SnapshotId()
 REDIRECTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -291,12 +298,18 @@ def _partition_data(
                 nodes[node.id] = NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         return data
     read = result.data
+    diverging = result.diverging
     partition_data = PartitionData(
         partition_index=item.tp.partition,
         error_code=0,
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
+        diverging_epoch=_NO_EPOCH_END
+        if diverging is None
+        else EpochEndOffset(epoch=diverging.leader_epoch, end_offset=diverging.end_offset),
+        current_leader=_NO_LEADER,
+        snapshot_id=_NO_SNAPSHOT,
         aborted_transactions=None,
         preferred_read_replica=result.preferred_read_replica,
         records=b"" if read is None or read.slice is None else read.slice,
@@ -306,9 +319,6 @@ def _partition_data(
             AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
             for a in read.aborted_transactions
         ]
-    if result.diverging is not None:
-        partition_data.diverging_epoch.epoch = result.diverging.leader_epoch
-        partition_data.diverging_epoch.end_offset = result.diverging.end_offset
     return partition_data
 
 
