@@ -402,16 +402,21 @@ def iter_headers(
     A batch that the buffer's end cuts is left out, as in fetches.
     """
     position = 0
-    end = len(buffer)
-    while end - position >= LOG_OVERHEAD:
-        size = peek_size(buffer, position)
-        if size < LEGACY_BATCH_SIZE_MIN + LOG_OVERHEAD:
-            raise MalformedMessageError(f"record batch length {size - LOG_OVERHEAD} is less than any batch's")
-        if size > end - position:
-            return
+    while size := whole_size(buffer, position):
         header = read(buffer, position)
         yield position, header
         position += size
+
+
+def whole_size(buffer: Buffer, position: int) -> int:
+    """Return the size of the batch at `position`; 0 if the buffer's end cuts it. Raises MalformedMessageError."""
+    left = len(buffer) - position
+    if left < LOG_OVERHEAD:
+        return 0
+    size = peek_size(buffer, position)
+    if size < LEGACY_BATCH_SIZE_MIN + LOG_OVERHEAD:
+        raise MalformedMessageError(f"record batch length {size - LOG_OVERHEAD} is less than any batch's")
+    return 0 if size > left else size
 
 
 def compute_crc(buffer: Buffer, position: int, size_in_bytes: int) -> int:

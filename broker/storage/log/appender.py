@@ -29,11 +29,11 @@ from barnabas.broker.storage.segments.txn_index import AbortedTxn
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import (
     BatchHeader,
-    iter_headers,
     read_stored_header,
     set_max_timestamp,
     set_offset_and_epoch,
     verify_crc,
+    whole_size,
 )
 
 RECENT_BATCHES_MAX: Final = 320  # what fits a table of 1,024 entries, however often it is filled again
@@ -175,8 +175,11 @@ class LogAppender:
             if leader_epoch is not None:
                 batches = self._with_rising_epochs_locked(batches)
             try:
-                for group in self._groups_that_fit_locked(batches):
-                    self._append_group_locked(records, group, origin)
+                if self._fit_locked(batches):
+                    self._append_group_locked(records, batches, origin)
+                else:
+                    for group in self._groups_that_fit_locked(batches):
+                        self._append_group_locked(records, group, origin)
             except OSError as error:  # Why not `disk_errors`: it is a generator, and would run twice a fetch
                 raise state.fail(error) from error
             log_start_offset = state.log_start_offset
@@ -188,8 +191,10 @@ class LogAppender:
         tp = self._state.topic_partition
         batches: list[PlacedHeader] = []
         last_offset = NO_OFFSET
+        position = 0
         try:
-            for position, header in iter_headers(records, read_stored_header):
+            while size := whole_size(records, position):  # Why not `iter_headers`: a generator costs more than the rest
+                header = read_stored_header(records, position)
                 if origin is AppendOrigin.RAFT_LEADER and header.partition_leader_epoch != leader_epoch:
                     raise ApiError(
                         ErrorCode.INVALID_RECORD,
@@ -203,6 +208,7 @@ class LogAppender:
                 last_offset = header.last_offset
                 verify_crc(records, position, header)
                 batches.append((position, header))
+                position += size
         except MalformedMessageError as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {tp}") from None
         return batches
@@ -238,6 +244,14 @@ class LogAppender:
             epoch = max(epoch, header.partition_leader_epoch)
         return batches
 
+    def _fit_locked(self, batches: list[PlacedHeader]) -> bool:
+        """Whether there are batches, and all fit the active segment, as nearly always."""
+        if not batches:
+            return False
+        position, last = batches[-1]
+        segments = self._state.segments
+        return position + last.size_in_bytes <= self._state.append_settings.segment_bytes - segments.active.size
+
     def _groups_that_fit_locked(self, batches: list[PlacedHeader]) -> Iterator[list[PlacedHeader]]:
         """Split batches into runs that each fit one segment, so that each costs one write."""
         state = self._state
@@ -263,7 +277,8 @@ class LogAppender:
         end = group[-1][0] + group[-1][1].size_in_bytes
         changes = None
         if any(header.producer_id >= 0 for _, header in group):
-            placed = [(header, records[at : at + header.size_in_bytes]) for at, header in group]
+            # Why whole only if it is a marker's: nothing else is read.
+            placed = [(h, records[at : at + h.size_in_bytes] if h.is_control else records) for at, h in group]
             changes = prepare_changes(state.producer_state, placed, origin, 0)
         for _, header in group:
             if header.partition_leader_epoch >= 0:
@@ -322,13 +337,18 @@ class LogAppender:
 def _given_info(batches: list[PlacedHeader], log_start_offset: int) -> LogAppendInfo:
     if not batches:
         return LogAppendInfo(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, log_start_offset, 0, 0, NO_EPOCH)
+    max_timestamp, record_count, size = batches[0][1].max_timestamp, 0, 0
+    for _, header in batches:  # Why no `max` and `sum`: each would make a list first
+        max_timestamp = max(max_timestamp, header.max_timestamp)
+        record_count += header.record_count
+        size += header.size_in_bytes
     return LogAppendInfo(
         batches[0][1].base_offset,
         batches[-1][1].last_offset,
-        max(header.max_timestamp for _, header in batches),
+        max_timestamp,
         NO_TIMESTAMP,
         log_start_offset,
-        sum(header.record_count for _, header in batches),
-        sum(header.size_in_bytes for _, header in batches),
+        record_count,
+        size,
         batches[-1][1].partition_leader_epoch,
     )
