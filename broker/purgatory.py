@@ -268,7 +268,8 @@ class Purgatory:
         operations: dict[DelayedOperation, None] = {}  # Why no set: it has no order
         with self._lock:
             for key in watched:
-                operations.update(dict.fromkeys(lists.get(key, ())))
+                for operation in lists.get(key, ()):
+                    operations[operation] = None
         completed = 0
         is_stale = False
         for operation in operations:

@@ -28,7 +28,7 @@ import random
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from barnabas.broker.fetch_sessions.session import CachedPartition, Session, Stirred, note_still_fetched
+from barnabas.broker.fetch_sessions.session import CachedPartition, Session, Stirred, WatcherOf, note_still_fetched
 from barnabas.broker.replication.idle_partitions import IdlePartitions, Key, Watcher
 from barnabas.broker.replication.reading import FetchItem, Read
 from barnabas.common.locks.factory import new_lock
@@ -51,7 +51,9 @@ TOPIC_IDS_FROM = 13
 
 Answered: TypeAlias = list[Read]
 
-_INCONSISTENT: Final = ErrorCode.INCONSISTENT_TOPIC_ID  # Why: saves a lookup for every partition of every response
+# Why: saves a lookup for every response, and for every partition of one.
+_NONE: Final = ErrorCode.NONE
+_INCONSISTENT: Final = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 def next_epoch(epoch: int) -> int:
@@ -164,7 +166,7 @@ class IncrementalContext(FetchContext):
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
             if _is_inconsistent(answered):
                 return ErrorCode.INCONSISTENT_TOPIC_ID, session.id, []
-            return ErrorCode.NONE, session.id, session.take(answered)
+            return _NONE, session.id, session.take(answered)
 
     def throttled(self) -> tuple[ErrorCode, int]:
         """Return the session's id; an error if the session has moved on (rule 1)."""

@@ -28,8 +28,8 @@ WAITING: Final = {
     ),
     "a-former-leader-acknowledges": Mutant(
         "broker.replication.delayed.delayed_produce",
-        "if error != ErrorCode.NONE:\n                    self._errors[tp] = error",
-        "if error == ErrorCode.NONE:\n                    self._errors[tp] = error",
+        "if error is not _NONE:\n                    self._errors[tp] = error",
+        "if error is _NONE:\n                    self._errors[tp] = error",
         "a batch that waits at a broker that leads no more is refused",
     ),
     "pushes-wake-nobody": Mutant(
