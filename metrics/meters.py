@@ -4,8 +4,8 @@ Rules
 1. Recording takes no lock and touches only the calling thread's own cell; the scrape merges all cells.
 2. A cell belongs to a thread identity (`threading.get_ident()`), which no two live threads share. A new thread that
    gets the identity of a dead one continues its cell. So there are never more cells than threads were alive at once.
-   This holds on a free-threaded interpreter too: inserting into and listing a dict are atomic there, and `cell[i] += n`
-   has one writer.
+   This holds on a free-threaded interpreter too: inserting into and listing a dict are atomic there, and a cell has one
+   writer.
 3. A reader may see a cell in the middle of an update. One scrape is then off by one record, and the next is right. A
    count never decreases.
 
@@ -28,25 +28,53 @@ _RATE_MINUTES: Final = (1, 5, 15)
 WINDOW_S: Final = 30.0
 
 
+# Why an object: of a number, compiled code would take the value out, and make an object again.
+_ident: Final[Callable[[], object]] = get_ident
+
+
+class _Cell:
+    """One thread's count. Owner: that thread."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, count: int) -> None:
+        self.count = count  # Why an attribute: a compiled one allocates no object when it grows
+
+
+_Cells = dict[object, _Cell]
+"""By thread identity."""
+
+
+def _count(cells: _Cells, n: int) -> None:
+    """Count in the calling thread's own cell."""
+    ident = _ident()
+    cell = cells.get(ident)
+    if cell is None:
+        cells[ident] = _Cell(n)
+    else:
+        cell.count += n
+
+
+def _sum(cells: _Cells) -> int:
+    return sum([cell.count for cell in list(cells.values())])
+
+
 class Counter:
     """Counts upwards."""
 
     __slots__ = ("_cells",)
 
     def __init__(self) -> None:
-        self._cells: dict[int, list[int]] = {}  # owner of each list: the thread of that identity
+        self._cells: _Cells = {}
 
     def inc(self, n: int = 1) -> None:
         """Count `n` more."""
-        try:
-            self._cells[get_ident()][0] += n
-        except KeyError:
-            self._cells[get_ident()] = [n]
+        _count(self._cells, n)
 
     @property
     def count(self) -> int:
         """The count of all threads."""
-        return sum([cell[0] for cell in list(self._cells.values())])
+        return _sum(self._cells)
 
 
 class Rates(NamedTuple):
@@ -68,7 +96,7 @@ class Meter:
     __slots__ = ("_cells", "_rates", "_read", "_started_s", "_ticked_count", "_ticked_s")
 
     def __init__(self, now_s: float = 0.0, read: Callable[[], int] | None = None) -> None:
-        self._cells: dict[int, list[int]] = {}  # owner of each list: the thread of that identity
+        self._cells: _Cells = {}
         self._read = read  # fixed before start
         self._rates: list[float] | None = None  # guarded by: the registry's lock; events a second
         self._started_s = now_s  # fixed before start
@@ -77,17 +105,14 @@ class Meter:
 
     def mark(self, n: int = 1) -> None:
         """Count `n` more events."""
-        try:
-            self._cells[get_ident()][0] += n
-        except KeyError:
-            self._cells[get_ident()] = [n]
+        _count(self._cells, n)
 
     @property
     def count(self) -> int:
         """The events of all threads, or the count kept elsewhere."""
         if self._read is not None:
             return self._read()
-        return sum([cell[0] for cell in list(self._cells.values())])
+        return _sum(self._cells)
 
     def rates(self, now_s: float) -> tuple[float, float, float]:
         """Return the one, five and fifteen minute rates (events a second) as of `now_s`."""
