@@ -443,6 +443,9 @@ class Partition:
 
     def update_follower_watermarks(self, high_watermark: int, log_start_offset: int) -> bool:
         """Take over the leader's watermarks, as far as this log reaches; returns whether the high watermark moved."""
+        held = self.log
+        if held is not None and high_watermark <= held.high_watermark and log_start_offset <= held.log_start_offset:
+            return False  # Why no lock: there is nothing to take over, whatever the role
         with self._lock:
             log = self.log
             if log is None or self.role.is_leader:
@@ -486,20 +489,20 @@ class Partition:
         role = self.role
         current = log.high_watermark
         log_end_offset = log.log_end_offset
-        # Why the lengths first: an ISR of all replicas, the usual one, cannot be too small.
+        # Why the lengths first, here and below: an ISR of all replicas, the usual one, cannot be too small or grow.
         if current == log_end_offset or (
             len(role.isr) < len(role.replicas) and len(role.isr) < self.effective_min_isr()
         ):
             return False
-        states = self._followers.states
+        followers, maximal_isr = self._followers, role.maximal_isr
         target = log_end_offset
-        if states:
+        if followers.states:
             target = next_high_watermark(
                 current=current,
                 leader_log_end_offset=log_end_offset,
-                followers=states.values(),
-                maximal_isr=role.maximal_isr,
-                joining=self._followers.joining(role.maximal_isr, log_end_offset),
+                followers=followers.states.values(),
+                maximal_isr=maximal_isr,
+                joining=followers.joining(maximal_isr, log_end_offset) if len(maximal_isr) < len(role.replicas) else (),
             )
         assert target >= current, "the high watermark never goes back"
         return target > current and log.update_high_watermark(target)

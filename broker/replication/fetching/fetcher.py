@@ -343,8 +343,9 @@ class ReplicaFetcher:
         Returns `fetched` itself if the next request would tell the leader nothing new.
         """
         partition = fetched.partition
-        if data.diverging_epoch.epoch != NO_EPOCH or data.diverging_epoch.end_offset != -1:
-            return self._truncate(fetched, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+        diverging = data.diverging_epoch
+        if diverging.epoch != NO_EPOCH or diverging.end_offset != -1:
+            return self._truncate(fetched, EpochEnd(diverging.epoch, diverging.end_offset))
         following = fetched.at(fetched.fetch_offset, fetched.last_fetched_epoch) if fetched.refusals else fetched
         records = data.records
         if records:
@@ -358,9 +359,10 @@ class ReplicaFetcher:
                 if partition.role.is_reassigning:
                     self._manager.stats.reassignment_bytes_in(info.size_in_bytes)
                 self._quota.record(partition.tp, info.size_in_bytes)
-        self.lags[partition.tp] = max(0, data.high_watermark - following.fetch_offset)
+        high_watermark = data.high_watermark
+        self.lags[partition.tp] = max(0, high_watermark - following.fetch_offset)
         start = partition.log_start_offset
-        if partition.update_follower_watermarks(data.high_watermark, data.log_start_offset):
+        if partition.update_follower_watermarks(high_watermark, data.log_start_offset):
             self._manager.complete_delayed(partition.tp)
         if partition.log_start_offset != start:  # the leader waits to hear of it
             return following.at(following.fetch_offset, following.last_fetched_epoch)

@@ -21,7 +21,7 @@ REPLICATION: Final = {
     ),
     "watermark-forgets-the-joining": Mutant(
         "broker.replication.partition",
-        "maximal_isr=role.maximal_isr,\n                joining",
+        "maximal_isr=maximal_isr,\n                joining",
         "maximal_isr=role.isr,\n                joining",
         "the high watermark waits for a replica whose admission is in flight",
         life="laggards=1",
