@@ -19,7 +19,7 @@ from barnabas.broker.settings.dynamic_config import synonyms_of
 from barnabas.common import logs
 from barnabas.config.resources.client_metrics import CLIENT_METRICS_KEYS
 from barnabas.config.secrets.sensitive import AUTHORIZER_KEYS, broker_row
-from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
+from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
 
 if TYPE_CHECKING:
     from barnabas.config import Config, GroupConfig, TopicConfig
@@ -167,7 +167,8 @@ class ConfigDescriber:
     def _other_entry(self, name: str, text: str) -> Entry:
         """Describe a key outside BROKER_KEYS: a listener's own, one of DYNAMIC_KEYS, or an unknown key.
 
-        The value of an unknown key is hidden, since it might be a secret. As in Kafka, all of them are read-only.
+        The value of an unknown key is hidden, since it might be a secret. As in Kafka, only DYNAMIC_KEYS are not
+        read-only.
         """
         key = None if name in AUTHORIZER_KEYS else broker_row(name)
         is_hidden = key is None or key.sensitive
@@ -184,7 +185,7 @@ class ConfigDescriber:
             None if is_hidden else text,
             synonyms[0].source,
             is_sensitive=is_hidden,
-            is_read_only=True,
+            is_read_only=name not in DYNAMIC_KEYS,
             synonyms=synonyms,
             type=0 if key is None else int(key.type),
             doc=None if key is None else key.doc,

@@ -143,13 +143,14 @@ def test_keys_without_a_table_entry() -> None:
     set_configs(services, ResourceType.BROKER, "1", leader_replication_throttled_rate="500", my_own_key="7")
     set_configs(services, ResourceType.BROKER, "", listener_name_plaintext_max_connections="50")
     throttle = one(services, ResourceType.BROKER, "1", "leader.replication.throttled.rate")
-    assert (throttle.value, throttle.read_only, places(throttle)) == ("500", True, [(throttle.name, "500", 2)])
+    assert (throttle.value, throttle.read_only, places(throttle)) == ("500", False, [(throttle.name, "500", 2)])
     of_listener = "listener.name.plaintext.max.connections"
     for resource in ("", "1"):
         config = one(services, ResourceType.BROKER, resource, of_listener)
         assert (config.value, config.is_sensitive, places(config)) == ("50", False, [(of_listener, "50", 3)])
     unknown = one(services, ResourceType.BROKER, "1", "my.own.key")
     assert (unknown.value, unknown.is_sensitive, places(unknown)) == (None, True, [("my.own.key", None, 2)])
+    assert (config.read_only, unknown.read_only) == (True, True)
 
 
 def test_secrets_stay_secret() -> None:
