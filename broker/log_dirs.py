@@ -43,8 +43,11 @@ class LogDir(NamedTuple):
     is_cordoned: bool = False
 
 
-def describe(manager: LogManager, wanted: Collection[TopicPartition] | None) -> list[LogDir]:
-    """Describe each directory, with its logs of the `wanted` partitions (None: all)."""
+def describe(manager: LogManager, wanted: Collection[TopicPartition] | None, *, can_cordon: bool) -> list[LogDir]:
+    """Describe each directory, with its logs of the `wanted` partitions (None: all).
+
+    `can_cordon`: whether the controller can keep replicas from a directory.
+    """
     by_directory: dict[str, list[Replica]] = {}
 
     def add(log: Log, lag: int, is_future: bool) -> None:
@@ -58,12 +61,12 @@ def describe(manager: LogManager, wanted: Collection[TopicPartition] | None) -> 
         current = manager.get_log(log.topic_partition)
         add(log, 0 if current is None else current.log_end_offset - log.log_end_offset, True)
     return [
-        _describe(directory, by_directory.get(directory.path, []))._replace(is_cordoned=manager.is_cordoned(directory))
+        _describe(directory, by_directory.get(directory.path, []), can_cordon and manager.is_cordoned(directory))
         for directory in manager.directories
     ]
 
 
-def _describe(directory: LogDirectory, replicas: list[Replica]) -> LogDir:
+def _describe(directory: LogDirectory, replicas: list[Replica], is_cordoned: bool) -> LogDir:
     if directory.is_offline:
         return LogDir(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [])
     try:
@@ -76,4 +79,5 @@ def _describe(directory: LogDirectory, replicas: list[Replica]) -> LogDir:
         sorted(replicas),
         min(total_bytes, _LONG_MAX),
         min(usable_bytes, _LONG_MAX),
+        is_cordoned,
     )

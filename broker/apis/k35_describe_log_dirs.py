@@ -5,7 +5,7 @@ bytes of its volume. The lag of a copy that is being made (`is_future_key`) is c
 null requests all partitions. A directory without any requested partition is listed as well.
 
 Version notes: v3 adds a top-level error; v4 total and usable bytes (KIP-827); v5 whether the directory is cordoned, so
-that it gets no new replicas (KIP-1066).
+that it gets no new replicas (KIP-1066); below metadata.version 4.3-IV0 none is.
 
 Errors: KAFKA_STORAGE_ERROR for a directory that failed.
 """
@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from barnabas.broker.log_dirs import LogDir, describe
+from barnabas.broker.metadata.features import CORDONING_VERSION
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
@@ -38,7 +39,8 @@ def handle(services: Services, request: Request) -> Answer:
     wanted = None
     if topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions}
-    directories = describe(services.log_manager, wanted)
+    level = services.metadata_cache.finalized_features.levels.get("metadata.version", 0)
+    directories = describe(services.log_manager, wanted, can_cordon=level >= CORDONING_VERSION)
     return Reply(DescribeLogDirsResponse(results=[_result(directory) for directory in directories]))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.apis.k35_describe_log_dirs import API
+from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -28,11 +29,16 @@ def log(directory: str, topic: str, partition: int, size: int) -> Any:
     )
 
 
+def cache(metadata_version: int) -> Any:
+    return SimpleNamespace(finalized_features=FinalizedFeatures({"metadata.version": metadata_version}, 1))
+
+
 SERVICES = SimpleNamespace(
+    metadata_cache=cache(30),
     log_manager=SimpleNamespace(
         all_logs=lambda: [log("/d1", "t", 1, 20), log("/d2", "u", 0, 30), log("/d1", "t", 0, 10)],
         future_logs=lambda: [log("/d2", "t", 0, 7)],
-        is_cordoned=lambda directory: directory.path == "/d2",
+        is_cordoned=lambda directory: directory.path in ("/d2", "/d4"),
         get_log=lambda _tp: SimpleNamespace(log_end_offset=9),
         directories=[
             SimpleNamespace(path="/d1", is_offline=False, usage=lambda: (1000, 2**63)),
@@ -40,8 +46,15 @@ SERVICES = SimpleNamespace(
             SimpleNamespace(path="/d3", is_offline=True, usage=fail),
             SimpleNamespace(path="/d4", is_offline=False, usage=fail),
         ],
-    )
+    ),
 )
+
+
+def test_nothing_is_cordoned_below_metadata_version_4_3() -> None:
+    """As in Kafka: the controller does not know of it before, so replicas still get there."""
+    services = SimpleNamespace(log_manager=SERVICES.log_manager, metadata_cache=cache(29))
+    response = answer_of(API, services, DescribeLogDirsRequest(topics=None), 5)
+    assert not any(result.is_cordoned for result in response.results)
 
 
 def described(topics: list[DescribableLogDirTopic] | None, version: int = 5) -> Any:

@@ -234,6 +234,7 @@ def test_nothing_moves_into_a_cordoned_directory(rig: TwoDirectories) -> None:
         resource_type=ResourceType.BROKER, resource_name="1", name="cordoned.log.dirs", value="/d2"
     )
     rig.dynamic_config.apply_records([record], is_full=False)
+    rig.cache.note_features({"metadata.version": 30})
     assert rig.move() is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     results = rig.answer(DescribeLogDirsRequest(topics=None), 5).results
     assert [(found.log_dir, found.is_cordoned) for found in results] == [("/d1", False), ("/d2", True)]
