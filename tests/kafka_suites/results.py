@@ -15,7 +15,9 @@ SKIPPED: Final = "skipped"
 FAILED: Final = "failed"
 INSIDE: Final = "looks into the JVM"
 NEEDS_JAVA: Final = "needs Java in the broker"
-_REFUSED_CLASS: Final = re.compile(r"\S+ is not supported: no such classes can be loaded")  # how a node ends at start
+_REFUSED_CLASS: Final = re.compile(  # how a node ends at start
+    r"\S+ is not supported: no such classes can be loaded|for configuration \S+: Java classes cannot be loaded here"
+)
 _PARAMETERS: Final = re.compile(r"\(.*", re.DOTALL)
 
 

@@ -40,6 +40,21 @@ def result(method: str, outcome: str, invocation: str = "") -> Result:
     return Result("org.Consumer", method, invocation, outcome)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "principal.builder.class is not supported: no such classes can be loaded",
+        "for configuration alter.config.policy.class.name: Java classes cannot be loaded here",
+    ],
+)
+def test_a_class_that_the_broker_should_load_is_recognized(tmp_path: Path, message: str) -> None:
+    (tmp_path / "report.xml").write_text(
+        f'<testsuite><testcase name="t()" classname="C"><error message="broker-0 ended at start: x {message}; y"/>'
+        "</testcase></testsuite>"
+    )
+    assert [(found.outcome, found.reason) for found in read_report(tmp_path / "report.xml")] == [(NEEDS_JAVA, message)]
+
+
 def test_reads_outcomes_of_a_report(tmp_path: Path) -> None:
     (tmp_path / "report.xml").write_text(REPORT)
     assert read_report(tmp_path / "report.xml") == [
