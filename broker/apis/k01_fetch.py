@@ -17,8 +17,8 @@ Version notes
   v16 (KIP-951): current leader, node endpoints. v17 (KIP-853), v18 (KIP-1166): for KRaft's own log only.
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
-FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR;
-of the whole request: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; of the whole request:
+FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
 
 Different from Apache Kafka: nothing is stored in old formats, so nothing is ever converted down.
 """
@@ -61,7 +61,6 @@ TOPIC_IDS_FROM = 13
 REPLICA_STATE_FROM = 15
 REDIRECTS_FROM = 16
 PREFERRED_REPLICA_FROM = 11
-ZSTD_FROM = 10
 STORAGE_ERROR_FROM = 6
 _RESPONSE_BYTES = 24  # of a response without partitions
 _PARTITION_BYTES = 64  # of a partition without records
@@ -254,8 +253,6 @@ def _respond(
         errors = errors + revoked
         gone = {item.tp for item, _ in revoked}
         reads = [read for read in reads if read[0].tp not in gone]
-    if request.version < ZSTD_FROM:
-        reads = [(item, _without_zstd(services, item, result)) for item, result in reads]
     answered = [*reads, *((item, refused(error)) for item, error in errors)] if errors else reads
     if services.quotas.is_active and not params.is_from_follower:
         throttle = request.throttle = services.quotas.charge_fetch(request, _size_of(answered))
@@ -320,14 +317,6 @@ def _partition_data(
             for a in read.aborted_transactions
         ]
     return partition_data
-
-
-def _without_zstd(services: Services, item: FetchItem, result: ReadResult) -> ReadResult:
-    """Return what a client gets that cannot decompress zstd: an error from a topic that stores it."""
-    partition = services.replica_manager.find(item.tp)
-    if result.error or partition is None or partition.log is None or partition.log.config.compression_type != "zstd":
-        return result
-    return refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
 def _error_data(item: FetchItem, error: ErrorCode) -> PartitionData:

@@ -23,7 +23,7 @@ from barnabas.config.table.keys import TOPIC_KEYS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import Record, SimpleRecord, TimestampType, build_batch, iter_headers, iter_records
 from barnabas.protocol.records.compression import CompressionType
-from tests.support.broker.broker_rig import BrokerRig, produce, state
+from tests.support.broker.broker_rig import BrokerRig, fetch, produce, state
 
 TP = TopicPartition("t", 0)
 HOUR_MS = 3_600_000
@@ -437,3 +437,12 @@ def test_a_key_is_honoured_at_run_time(name: str) -> None:
     proof = TABLE[name]
     assert callable(proof)
     proof(TopicBroker())
+
+
+def test_a_fetch_of_an_old_version_gets_zstd_as_it_is() -> None:
+    """As in Kafka 4, which converts nothing any more: clients of version 9 and below may know no zstd."""
+    broker = TopicBroker()
+    broker.set("compression.type", "zstd")
+    assert broker.write() is ErrorCode.NONE
+    (found,) = broker.answer(fetch(0), 9).responses[0].partitions
+    assert (found.error_code, found.records.read()) == (ErrorCode.NONE, broker.raw())
