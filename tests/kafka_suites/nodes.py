@@ -1,4 +1,4 @@
-"""The nodes of one cluster of a test: `BarnabasInstance.java` starts this program and writes a request a line.
+"""The nodes of one cluster of a test: `NodesProgram.java` starts this program and writes a request a line.
 
 Request and answer are JSON. The program ends, and its nodes with it, when its input does.
 
@@ -6,7 +6,8 @@ Request and answer are JSON. The program ends, and its nodes with it, when its i
 |---|---|
 | `{"do": "plan", "cluster": {...}}` | chooses ports and directories; answers `{"nodes": [...]}` |
 | `{"do": "start"}` | starts all nodes and waits until clients can use them |
-| `{"do": "start_broker", "id": 0}` | starts a broker that was stopped, and waits until clients can use it |
+| `{"do": "add_broker", "id": 0, "properties": {...}}` | plans a broker with these properties; answers with its ports |
+| `{"do": "start_broker", "id": 0}` | starts a broker that was added or stopped, and waits until clients can use it |
 | `{"do": "stop_broker", "id": 0}` | a controlled shutdown |
 | `{"do": "stop"}` | kills all nodes |
 
@@ -19,6 +20,8 @@ import json
 import shutil
 import signal
 import sys
+import time
+import urllib.request
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,7 +30,7 @@ from typing import Any, Final
 from barnabas.client.client_properties import ClientProperties
 from barnabas.client.connection import Connect, NodeConnection
 from barnabas.cluster.directory import ClusterDirectory
-from barnabas.cluster.errors import ClusterError
+from barnabas.cluster.errors import ClusterError, ProcessDiedError
 from barnabas.cluster.node import Node
 from barnabas.cluster.processes import await_end, signal_process, start_process
 from barnabas.cluster.readiness import await_nodes
@@ -35,6 +38,13 @@ from barnabas.common.clock import SystemClock
 from barnabas.common.deadline import Deadline
 from barnabas.common.ids import random_uuid, uuid_to_string
 from barnabas.common.processes import interpreter
+from barnabas.controller.metadata.durable_end import TOPIC_PARTITION
+from barnabas.controller.metadata.opened_log import FORMATTED
+from barnabas.controller.metadata.snapshot import encode_snapshot
+from barnabas.controller.raft.batches import control_record
+from barnabas.controller.raft.raft_config import KRAFT_VERSIONS
+from barnabas.controller.raft.voter_set import Listener, ReplicaKey, VoterNode, VoterSet
+from barnabas.protocol.data.control_records import KRaftVersionRecord
 
 HOST: Final = "localhost"  # as in the addresses of Kafka's own test clusters
 FIRST_CONTROLLER: Final = 3000  # likewise
@@ -56,7 +66,7 @@ class Wanted:
     controllers: int
     disks: int
     combined: bool
-    standalone: bool  # one controller that is the only voter of a quorum whose voters can change
+    standalone: bool  # the first controller is the only voter of a quorum whose voters can change
     broker_listener: str
     broker_protocol: str
     controller_listener: str
@@ -73,25 +83,26 @@ class Nodes:
     directory: Path
     wanted: Wanted
     nodes: dict[int, Node] = field(default_factory=dict)
+    given: dict[int, dict[str, str]] = field(default_factory=dict)  # all properties of the brokers that were added
+    ports: list[int] = field(default_factory=list)
     claim: ClusterDirectory = field(init=False)
     clock: SystemClock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
         self.claim = ClusterDirectory(self.directory)
-        taken: list[int] = []
-
-        def port() -> int:
-            taken.append(self.claim.draw_port(taken))
-            return taken[-1]
-
         for number in range(self.wanted.brokers):
             both = self.wanted.combined and number < self.wanted.controllers
-            node = Node("broker", number, port(), -1, self.directory / f"broker-{number}")
-            node.controller_port = port() if both else 0
+            node = Node("broker", number, self._port(), -1, self.directory / f"broker-{number}")
+            node.controller_port = self._port() if both else 0
             self.nodes[number] = node
         if not self.wanted.combined:
             for number in range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.wanted.controllers):
-                self.nodes[number] = Node("controller", number, port(), -1, self.directory / f"controller-{number}")
+                node = Node("controller", number, self._port(), -1, self.directory / f"controller-{number}")
+                self.nodes[number] = node
+
+    def _port(self) -> int:
+        self.ports.append(self.claim.draw_port(self.ports))
+        return self.ports[-1]
 
     @property
     def controllers(self) -> list[Node]:
@@ -100,6 +111,8 @@ class Nodes:
 
     def properties(self, node: Node) -> dict[str, str]:
         """The server properties of a node, in the order of Kafka's test clusters: later ones count."""
+        if node.node_id in self.given:
+            return self.given[node.node_id]
         wanted = self.wanted
         listeners = [] if node.role == "controller" else [f"{wanted.broker_listener}://{HOST}:{node.port}"]
         if node.is_controller:
@@ -187,15 +200,50 @@ class Nodes:
         directory = self._metadata_directory(node)
         directory.mkdir(parents=True)
         shutil.copy(Path(self.wanted.bootstrap) / "bootstrap.checkpoint", directory)
+        directory_id = random_uuid()
+        if self.wanted.standalone and node is self.controllers[0]:
+            self._write_voter(node, directory_id)
         content = f"version=1\ncluster.id={self.wanted.cluster_id}\nnode.id={node.node_id}\n"
-        content += f"directory.id={uuid_to_string(random_uuid())}\n"
+        content += f"directory.id={uuid_to_string(directory_id)}\n"
         (directory / "meta.properties").write_text(content)
+
+    def _write_voter(self, node: Node, directory_id: bytes) -> None:
+        """Write the snapshot that has this controller as the only voter."""
+        listener = Listener(self.wanted.controller_listener, HOST, node.controller_port or node.port)
+        voters = VoterSet([VoterNode(ReplicaKey(node.node_id, directory_id), (listener,), KRAFT_VERSIONS)])
+        now_ms = self.clock.wall_ms()
+        version = KRaftVersionRecord(version=0, kraft_version=KRAFT_VERSIONS[1])
+        control = [control_record(record, now_ms) for record in (version, voters.to_record())]
+        path = self._metadata_directory(node) / str(TOPIC_PARTITION)
+        path.mkdir()
+        (path / FORMATTED).write_bytes(encode_snapshot(0, (), now_ms, control))
 
     def start(self) -> None:
         """Start all nodes and wait until clients can use them."""
         for node in (*self.controllers, *(node for node in self.nodes.values() if not node.is_controller)):
             self._start(node)
         self._await([*self.nodes.values()])
+
+    def add_broker(self, number: int, properties: dict[str, str]) -> dict[str, Any]:
+        """Plan a broker with all its properties; each of its listeners with port 0 gets one."""
+        ports: dict[str, int] = {}
+        listeners = []
+        for listener in properties["listeners"].split(","):
+            at, _, port = listener.strip().rpartition(":")
+            name = at.partition("://")[0]
+            ports[name] = int(port) or self._port()
+            listeners.append(f"{at}:{ports[name]}")
+        metrics_port = self._port()
+        controllers = ",".join(f"{each.node_id}@{HOST}:{each.port}" for each in self.controllers)
+        assigned = {
+            "listeners": ",".join(listeners),
+            "controller.quorum.voters": controllers,
+            "barnabas.metrics.port": str(metrics_port),
+        }
+        self.given[number] = {**properties, **assigned}
+        first = next(iter(ports.values()))
+        self.nodes[number] = Node("broker", number, first, metrics_port, self.directory / f"broker-{number}")
+        return {**self._description(self.nodes[number]), "ports": ports}
 
     def start_broker(self, number: int) -> None:
         """Start a broker that was stopped, and wait until clients can use it."""
@@ -207,10 +255,23 @@ class Nodes:
         start_process(node, self.properties(node), command)
 
     def _await(self, nodes: list[Node]) -> None:
+        added = [node for node in nodes if node.node_id in self.given]
+        for node in added:  # they can have any security, but every broker's page tells
+            self._await_page(node)
+        nodes = [node for node in nodes if node not in added]
         running = {node.node_id for node in self.nodes.values() if node.role == "broker" and node.is_running}
         if self.wanted.broker_protocol != self.wanted.controller_protocol:  # one login cannot ask both
             nodes = [node for node in nodes if node.role == "broker"]
         await_nodes(nodes, running, START_TIMEOUT_MS, self.clock, connect=self._connect())
+
+    def _await_page(self, node: Node) -> None:
+        deadline = Deadline(self.clock, START_TIMEOUT_MS)
+        while not _is_ready(node.metrics_port):
+            if not node.is_running:
+                raise ProcessDiedError(f"{node.name} ended at start: {node.last_words()}")
+            if deadline.is_expired():
+                raise ProcessDiedError(f"{node.name} was not ready after {START_TIMEOUT_MS} ms")
+            time.sleep(0.05)
 
     def _connect(self) -> Connect | None:
         login = secured_login(self.wanted)
@@ -233,6 +294,14 @@ class Nodes:
         for node in running:
             await_end(node, Deadline(self.clock, STOP_TIMEOUT_MS))
         self.claim.release()
+
+
+def _is_ready(metrics_port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/readyz", timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
 
 
 def secured_login(wanted: Wanted) -> dict[str, str] | None:
@@ -263,7 +332,7 @@ def main(directory: Path) -> None:
 
 
 def _answer(nodes: Nodes, request: dict[str, Any]) -> dict[str, Any]:
-    arguments = [request["id"]] if "id" in request else []
+    arguments = [request[key] for key in ("id", "properties") if key in request]
     try:
         return getattr(nodes, request["do"])(*arguments) or {}
     except ClusterError as error:

@@ -33,8 +33,17 @@ JARS: Final = (
 ANNOTATION: Final = re.compile(rb"Lorg/apache/kafka/common/test/api/Cluster(Test|Tests|Template);")
 #: The classes that start an EmbeddedKafkaCluster; no annotation tells.
 EMBEDDED: Final = re.compile(
-    r".*/(streams|connect)/([a-z]+/)?integration/\w+Test\.class|.*/ResetIntegrationTest\.class"
+    r".*/(streams|connect)/([a-z]+/)?integration/\w+Test\.class|.*/ResetIntegration(WithSsl)?Test\.class"
+    r"|.*/tools/streams/\w+Test\.class|.*/KRaftClusterTest\.class"
 )
+HARNESS: Final = "kafka/server/QuorumTestHarness"  # the class that tests extend which start single brokers
+# The constants at the begin of a compiled class: the tag of each kind, and its size (of a text, without the text).
+_UTF8: Final = 1
+_CLASS: Final = 7
+_DOUBLE_ENTRIES: Final = (5, 6)  # a long and a double count twice
+_CONSTANT_SIZES: Final = {
+    1: 3, 3: 5, 4: 5, 5: 9, 6: 9, 7: 3, 8: 3, 9: 5, 10: 5, 11: 5, 12: 5, 15: 4, 16: 3, 17: 5, 18: 5, 19: 3, 20: 3,
+}  # fmt: skip
 LAUNCHER: Final = "org.junit.platform.console.ConsoleLauncher"
 JVM: Final = ("-Xmx1g", "-Duser.timezone=UTC")
 TIMEOUT_S: Final = 3600  # of a class
@@ -65,12 +74,36 @@ def classes_with_tests(runtime: KafkaRuntime) -> Iterator[str]:
     for jar in JARS:
         with zipfile.ZipFile(runtime.directory / "jars" / f"{jar}-{KAFKA_VERSION}-test.jar") as content:
             for name in sorted(content.namelist()):
-                if name.endswith(".class") and "$" not in name and _has_cluster(name, content):
+                if name.endswith("Test.class") and "$" not in name and _has_cluster(name, content):
                     yield name.removesuffix(".class").replace("/", ".")
 
 
 def _has_cluster(name: str, content: zipfile.ZipFile) -> bool:
-    return EMBEDDED.fullmatch(name) is not None or ANNOTATION.search(content.read(name)) is not None
+    if EMBEDDED.fullmatch(name) is not None or ANNOTATION.search(content.read(name)) is not None:
+        return True
+    while name in content.NameToInfo:
+        parent = superclass(content.read(name))
+        if parent == HARNESS:
+            return True
+        name = f"{parent}.class"
+    return False
+
+
+def superclass(code: bytes) -> str:
+    """The name of the class that a compiled class extends, such as `java/lang/Object`."""
+    names: dict[int, str] = {}
+    classes: dict[int, int] = {}
+    at, index, count = 10, 1, int.from_bytes(code[8:10], "big")
+    while index < count:
+        tag, number = code[at], int.from_bytes(code[at + 1 : at + 3], "big")
+        if tag == _UTF8:
+            names[index] = code[at + 3 : at + 3 + number].decode(errors="replace")
+            at += number
+        elif tag == _CLASS:
+            classes[index] = number
+        at += _CONSTANT_SIZES[tag]
+        index += 2 if tag in _DOUBLE_ENTRIES else 1
+    return names[classes[int.from_bytes(code[at + 4 : at + 6], "big")]]
 
 
 def run(runtime: KafkaRuntime, selectors: Sequence[str], directory: Path, *, is_apache: bool) -> list[Result]:

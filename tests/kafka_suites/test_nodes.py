@@ -60,6 +60,27 @@ def test_a_quorum_that_can_change_has_no_voters_in_its_file(tmp_path: Path) -> N
     assert "controller.quorum.voters" not in found[0]
 
 
+def test_the_first_controller_is_the_only_voter_of_a_quorum_that_can_change(tmp_path: Path) -> None:
+    (tmp_path / "bootstrap.checkpoint").write_bytes(b"")
+    nodes = Nodes(tmp_path / "nodes", replace(WANTED, controllers=2, standalone=True, bootstrap=str(tmp_path)))
+    nodes.plan()
+    snapshots = {path.parent.parent.parent.name for path in tmp_path.rglob("__cluster_metadata-0/*.checkpoint")}
+    nodes.stop()
+    assert snapshots == {"controller-3000"}
+
+
+def test_a_broker_that_is_added_has_the_given_properties_and_own_ports(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, replace(WANTED, brokers=0))
+    given = {"listeners": "PLAINTEXT://localhost:0,SSL://localhost:0", "broker.rack": "own"}
+    ports = nodes.add_broker(4, given)["ports"]
+    found = nodes.properties(nodes.nodes[4])
+    nodes.stop()
+    assert found["listeners"] == f"PLAINTEXT://localhost:{ports['PLAINTEXT']},SSL://localhost:{ports['SSL']}"
+    assert found["broker.rack"] == "own"
+    assert found["controller.quorum.voters"].startswith("3000@localhost:")
+    assert len({*ports.values(), int(found["barnabas.metrics.port"])}) == 3
+
+
 def test_sasl_comes_with_kafkas_users_and_authorizer(tmp_path: Path) -> None:
     found = properties(tmp_path, replace(WANTED, broker_protocol="SASL_PLAINTEXT"))
     assert found[0]["super.users"] == "User:plain-admin"

@@ -47,7 +47,7 @@ import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.server.fault.FaultHandlerException;
 
 /** A cluster of Barnabas, as a test of Kafka's sees a cluster. What only a look into the JVM shows is refused. */
-public final class BarnabasInstance implements ClusterInstance {
+public final class BarnabasInstance implements ClusterInstance, Nodes {
     private static final long WAIT_MS = 60_000;
     private static final long PUSH_MS = 300;
     private final ClusterConfig config;
@@ -293,13 +293,16 @@ public final class BarnabasInstance implements ClusterInstance {
         return true;
     }
 
-    /** What a broker knows of a topic's partitions that have a leader. */
-    Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception {
+    @Override
+    public Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception {
         if (config.brokerSecurityProtocol() != SecurityProtocol.PLAINTEXT) {
             return leadersDescribed(topic);
         }
         MetadataRequest request = new MetadataRequest.Builder(List.of(topic), false).build((short) 9);
-        MetadataResponse response = IntegrationTestUtils.connectAndReceive(request, broker.port());
+        return leadersIn(IntegrationTestUtils.connectAndReceive(request, broker.port()));
+    }
+
+    static Map<Integer, LeaderAndIsr> leadersIn(MetadataResponse response) {
         Map<Integer, LeaderAndIsr> found = new TreeMap<>();
         for (MetadataResponse.TopicMetadata each : response.topicMetadata()) {
             for (MetadataResponse.PartitionMetadata partition : each.partitionMetadata()) {
@@ -311,6 +314,11 @@ public final class BarnabasInstance implements ClusterInstance {
             }
         }
         return found;
+    }
+
+    @Override
+    public Map<String, Uuid> topicIds(Collection<String> topics) {
+        throw new InsideTheJvm("the controller");
     }
 
     private Map<Integer, LeaderAndIsr> leadersDescribed(String topic) throws Exception {

@@ -5,15 +5,22 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Supplier;
+import kafka.cluster.Partition;
 import kafka.network.SocketServer;
 import kafka.raft.KafkaRaftManager;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
+import kafka.server.ReplicaManager;
 import kafka.server.SharedServer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.controller.Controller;
+import org.apache.kafka.controller.ResultOrError;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.loader.MetadataLoader;
 import org.apache.kafka.metadata.BrokerState;
@@ -21,18 +28,20 @@ import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.mockito.Mockito;
 import org.mockito.invocation.InvocationOnMock;
 import org.mockito.stubbing.Answer;
+import scala.Option;
 
 /** One node, in the shape of Kafka's classes: each answers what can be known from outside and refuses the rest. */
 final class NodeView {
-    private final BarnabasInstance cluster;
+    private final Nodes cluster;
     private final JsonNode node;
     private final Map<String, String> properties = new HashMap<>();
     volatile boolean isRunning;
 
-    NodeView(BarnabasInstance cluster, JsonNode node) {
+    NodeView(Nodes cluster, JsonNode node) {
         this.cluster = cluster;
         this.node = node;
         node.get("properties").fields().forEachRemaining(each -> properties.put(each.getKey(), each.getValue().asText()));
@@ -58,6 +67,17 @@ final class NodeView {
         return node.get("controller_port").asInt();
     }
 
+    /** The port of the listener without security. */
+    int plaintextPort() {
+        if (!node.has("ports")) {
+            return port();
+        }
+        if (!node.get("ports").has("PLAINTEXT")) {
+            throw new InsideTheJvm("the metadata cache, of a broker without a listener in plain text,");
+        }
+        return node.get("ports").get("PLAINTEXT").asInt();
+    }
+
     KafkaBroker broker() {
         return view(BrokerServer.class, this::brokerAnswer);
     }
@@ -67,8 +87,27 @@ final class NodeView {
     }
 
     private Object controllerAnswer(InvocationOnMock call) {
-        boolean asksRaft = call.getMethod().getName().equals("raftManager");
-        return asksRaft ? view(KafkaRaftManager.class, raft -> only("raftLog", raft, this::raftLog)) : common(call);
+        switch (call.getMethod().getName()) {
+            case "raftManager":
+                return view(KafkaRaftManager.class, raft -> only("raftLog", raft, this::raftLog));
+            case "controller":
+                return view(Controller.class, this::topicsAnswer);
+            default:
+                return common(call);
+        }
+    }
+
+    private Object topicsAnswer(InvocationOnMock call) throws Exception {
+        switch (call.getMethod().getName()) {
+            case "findAllTopicIds":
+                return CompletableFuture.completedFuture(cluster.topicIds(null));
+            case "findTopicIds":
+                Map<String, ResultOrError<Uuid>> found = new HashMap<>();
+                cluster.topicIds(call.getArgument(1)).forEach((name, id) -> found.put(name, new ResultOrError<>(id)));
+                return CompletableFuture.completedFuture(found);
+            default:
+                return refused(call);
+        }
     }
 
     /** Tests compare the end of a controller's log with the offset that a broker has applied: both are answered with 0. */
@@ -101,6 +140,8 @@ final class NodeView {
                 return view(KRaftMetadataCache.class, this::metadataAnswer);
             case "groupCoordinator":
                 return view(GroupCoordinator.class, this::coordinatorAnswer);
+            case "replicaManager":
+                return view(ReplicaManager.class, this::replicasAnswer);
             case "sharedServer":
                 return view(SharedServer.class, shared -> only("loader", shared, this::loader));
             default:
@@ -140,6 +181,30 @@ final class NodeView {
         }
     }
 
+    private Object replicasAnswer(InvocationOnMock call) throws Exception {
+        if (!call.getMethod().getName().equals("onlinePartition")) {
+            return refused(call);
+        }
+        TopicPartition wanted = call.getArgument(0);
+        LeaderAndIsr known = isRunning ? cluster.leaders(this, wanted.topic()).get(wanted.partition()) : null;
+        boolean isHere = known != null && known.isr().contains(id());
+        return isHere ? Option.apply(view(Partition.class, asked -> partitionAnswer(asked, known))) : Option.empty();
+    }
+
+    private Object partitionAnswer(InvocationOnMock call, LeaderAndIsr known) {
+        boolean isLeader = known.leader() == id();
+        switch (call.getMethod().getName()) {
+            case "getLeaderEpoch":
+                return known.leaderEpoch();
+            case "isLeader":
+                return isLeader;
+            case "leaderLogIfLocal":
+                return isLeader ? Option.apply(view(UnifiedLog.class, NodeView::refused)) : Option.empty();
+            default:
+                return refused(call);
+        }
+    }
+
     private Object coordinatorAnswer(InvocationOnMock call) {
         return only("groupMetadataTopicConfigs", call, () -> {
             Properties found = new Properties();
@@ -155,7 +220,10 @@ final class NodeView {
     }
 
     private int boundPort(ListenerName listener) {
-        return listener.equals(cluster.controllerListenerName()) ? controllerPort() : port();
+        if (node.has("ports")) {
+            return node.get("ports").get(listener.value()).asInt();
+        }
+        return listener.value().equals(properties.get("controller.listener.names")) ? controllerPort() : port();
     }
 
     private static Object refused(InvocationOnMock call) {
