@@ -294,6 +294,11 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
     }
 
     @Override
+    public boolean isRunning(int id) {
+        return broker(id).isRunning;
+    }
+
+    @Override
     public Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception {
         if (config.brokerSecurityProtocol() != SecurityProtocol.PLAINTEXT) {
             return leadersDescribed(topic);

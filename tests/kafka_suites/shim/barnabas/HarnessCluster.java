@@ -123,6 +123,11 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
     }
 
     @Override
+    public boolean isRunning(int id) {
+        return brokers.containsKey(id) && brokers.get(id).isRunning;
+    }
+
+    @Override
     public Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception {
         return BarnabasInstance.leadersIn(metadata(broker, List.of(topic)));
     }

@@ -12,6 +12,7 @@ import kafka.network.SocketServer;
 import kafka.raft.KafkaRaftManager;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
+import kafka.server.KafkaApis;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 import kafka.server.ReplicaManager;
@@ -137,7 +138,9 @@ final class NodeView {
             case "boundPort":
                 return boundPort(call.getArgument(0));
             case "metadataCache":
-                return view(KRaftMetadataCache.class, this::metadataAnswer);
+                return metadataCache();
+            case "dataPlaneRequestProcessor":
+                return view(KafkaApis.class, apis -> only("metadataCache", apis, this::metadataCache));
             case "groupCoordinator":
                 return view(GroupCoordinator.class, this::coordinatorAnswer);
             case "replicaManager":
@@ -166,7 +169,14 @@ final class NodeView {
         return only("boundPort", call, () -> boundPort(call.getArgument(0)));
     }
 
+    private KRaftMetadataCache metadataCache() {
+        return view(KRaftMetadataCache.class, this::metadataAnswer);
+    }
+
     private Object metadataAnswer(InvocationOnMock call) throws Exception {
+        if (call.getMethod().getName().equals("hasAliveBroker")) {
+            return cluster.isRunning(call.getArgument(0));
+        }
         boolean namesTopic = call.getArguments().length > 0 && call.getArgument(0) instanceof String;
         Map<Integer, LeaderAndIsr> known = namesTopic ? cluster.leaders(this, call.getArgument(0)) : Map.of();
         switch (namesTopic ? call.getMethod().getName() : "") {

@@ -13,6 +13,8 @@ interface Nodes {
 
     void shutdownBroker(int id);
 
+    boolean isRunning(int brokerId);
+
     /** What a broker knows of a topic's partitions that have a leader. */
     Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception;
 
