@@ -95,14 +95,19 @@ class Nodes:
             node = Node("broker", number, self._port(), -1, self.directory / f"broker-{number}")
             node.controller_port = self._port() if both else 0
             self.nodes[number] = node
-        if not self.wanted.combined:
-            for number in range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.wanted.controllers):
-                node = Node("controller", number, self._port(), -1, self.directory / f"controller-{number}")
-                self.nodes[number] = node
+        for number in self._ids_of_controllers_alone():
+            node = Node("controller", number, self._port(), -1, self.directory / f"controller-{number}")
+            self.nodes[number] = node
 
     def _port(self) -> int:
         self.ports.append(self.claim.draw_port(self.ports))
         return self.ports[-1]
+
+    def _ids_of_controllers_alone(self) -> range:
+        """Combined nodes count from 0: controllers beyond the number of brokers go on there."""
+        if self.wanted.combined:
+            return range(self.wanted.brokers, self.wanted.controllers)
+        return range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.wanted.controllers)
 
     @property
     def controllers(self) -> list[Node]:

@@ -54,6 +54,12 @@ def test_combined_nodes_have_both_listeners(tmp_path: Path) -> None:
     assert found[0]["metadata.log.dir"].startswith(str(tmp_path))
 
 
+def test_controllers_beyond_the_number_of_brokers_are_alone(tmp_path: Path) -> None:
+    found = properties(tmp_path, replace(WANTED, brokers=1, controllers=2, combined=True))
+    assert [each["process.roles"] for each in found.values()] == ["broker,controller", "controller"]
+    assert [each.partition("@")[0] for each in found[0]["controller.quorum.voters"].split(",")] == ["0", "1"]
+
+
 def test_a_quorum_that_can_change_has_no_voters_in_its_file(tmp_path: Path) -> None:
     found = properties(tmp_path, replace(WANTED, standalone=True))
     assert found[0]["controller.quorum.bootstrap.servers"].startswith("localhost:")
