@@ -326,6 +326,18 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
         throw new InsideTheJvm("the controller");
     }
 
+    @Override
+    public List<Node> aliveNodes(NodeView broker) throws Exception {
+        if (config.brokerSecurityProtocol() != SecurityProtocol.PLAINTEXT) {
+            try (Admin admin = admin()) {
+                return List.copyOf(admin.describeCluster().nodes().get());
+            }
+        }
+        MetadataRequest request = new MetadataRequest.Builder(List.of(), false).build((short) 9);
+        MetadataResponse response = IntegrationTestUtils.connectAndReceive(request, broker.port());
+        return List.copyOf(response.brokers());
+    }
+
     private Map<Integer, LeaderAndIsr> leadersDescribed(String topic) throws Exception {
         Map<Integer, LeaderAndIsr> found = new TreeMap<>();
         try (Admin admin = admin()) {

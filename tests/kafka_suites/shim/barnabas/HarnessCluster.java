@@ -16,6 +16,7 @@ import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 import kafka.server.QuorumImplementation;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.protocol.Errors;
@@ -130,6 +131,11 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
     @Override
     public Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception {
         return BarnabasInstance.leadersIn(metadata(broker, List.of(topic)));
+    }
+
+    @Override
+    public List<Node> aliveNodes(NodeView broker) throws Exception {
+        return List.copyOf(metadata(broker, List.of()).brokers());
     }
 
     @Override

@@ -177,6 +177,9 @@ final class NodeView {
         if (call.getMethod().getName().equals("hasAliveBroker")) {
             return cluster.isRunning(call.getArgument(0));
         }
+        if (call.getMethod().getName().equals("getAliveBrokerNodes")) {
+            return cluster.aliveNodes(this);
+        }
         boolean namesTopic = call.getArguments().length > 0 && call.getArgument(0) instanceof String;
         Map<Integer, LeaderAndIsr> known = namesTopic ? cluster.leaders(this, call.getArgument(0)) : Map.of();
         switch (namesTopic ? call.getMethod().getName() : "") {

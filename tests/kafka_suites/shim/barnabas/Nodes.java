@@ -1,7 +1,9 @@
 package barnabas;
 
 import java.util.Collection;
+import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.metadata.LeaderAndIsr;
 
@@ -14,6 +16,9 @@ interface Nodes {
     void shutdownBroker(int id);
 
     boolean isRunning(int brokerId);
+
+    /** The brokers that a broker knows and that live. */
+    List<Node> aliveNodes(NodeView broker) throws Exception;
 
     /** What a broker knows of a topic's partitions that have a leader. */
     Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception;
