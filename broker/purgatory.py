@@ -350,7 +350,10 @@ class Purgatory:
                 for key in keys:
                     self._lists.setdefault(key, []).append(operation)
                 self._added_count += 1
-            return not operation.is_completed and operation.try_complete()
+            is_complete = not operation.is_completed and operation.try_complete()
+        if is_complete:
+            self._drop_completed(keys)  # Why at once: no timeout of it is about to purge them
+        return is_complete
 
     def _drop_completed(self, keys: Iterable[Hashable]) -> int:
         dropped = 0

@@ -272,7 +272,9 @@ class FetchReader:
             self._count(items)
         return self._read_in_order(params, [(item, None) for item in items], moved)
 
-    def read_again(self, params: FetchParams, before: Sequence[Read], woken: Sequence[FetchItem]) -> list[Read]:
+    def read_again(
+        self, params: FetchParams, before: Sequence[tuple[FetchItem, ReadResult | None]], woken: Sequence[FetchItem]
+    ) -> list[Read]:
         """Read for a fetch that has waited: what it read `before`, unless that is still true, and what was `woken`."""
         return self._read_in_order(params, [*before, *((item, None) for item in woken)] if woken else before, None)
 

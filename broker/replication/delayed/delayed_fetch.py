@@ -58,12 +58,14 @@ class DelayedFetch(DelayedOperation):
         self._reader = reader  # fixed before start
         self._expirations = expirations  # fixed before start
         self._params = params  # fixed before start
-        self._before = before  # fixed before start
+        # Without the results that have bytes: they hold files open, and those are read again anyway. Dropped by the
+        # answer, since a complete operation lingers.
+        self._before = [(item, None if read.size else read) for item, read in before]
         self._items = [item for item, _ in before]  # fixed before start
         self._respond = respond  # fixed before start
         self._woken = woken  # fixed before start
         self._idle = idle  # fixed before start
-        self.was_tried = True  # by the first read, which found too little
+        self.was_tried = all(read is not None for _, read in self._before)  # by the first read, which found nothing
 
     def try_complete(self) -> bool:
         """Complete in the cases A to D."""
@@ -109,7 +111,8 @@ class DelayedFetch(DelayedOperation):
 
     def response(self) -> Outcome:
         """Read again, where something happened, and build the response."""
-        return self._respond(self._reader.read_again(self._params, self._before, self._woken()))
+        before, self._before = self._before, []
+        return self._respond(self._reader.read_again(self._params, before, self._woken()))
 
     def on_expiration(self) -> None:
         """Count it, as a follower's or a consumer's."""

@@ -196,6 +196,11 @@ class ClientSession:
         """Whether the next request names every partition."""
         return self._epoch == INITIAL_SESSION_EPOCH
 
+    def log_start_told(self, tp: TopicPartition) -> int | None:
+        """The start of the follower's log as the leader knows it; None if it knows none."""
+        told = self._sent.get(tp)
+        return None if told is None else told.log_start_offset
+
     def accepted(self, session_id: int) -> None:
         """Take note of a response without an error: the session continues, or the leader keeps none (id 0)."""
         self._id = session_id

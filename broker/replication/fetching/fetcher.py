@@ -361,10 +361,9 @@ class ReplicaFetcher:
                 self._quota.record(partition.tp, info.size_in_bytes)
         high_watermark = data.high_watermark
         self.lags[partition.tp] = max(0, high_watermark - following.fetch_offset)
-        start = partition.log_start_offset
         if partition.update_follower_watermarks(high_watermark, data.log_start_offset):
             self._manager.complete_delayed(partition.tp)
-        if partition.log_start_offset != start:  # the leader waits to hear of it
+        if partition.log_start_offset != self._turns.session.log_start_told(partition.tp):  # it waits to hear of it
             return following.at(following.fetch_offset, following.last_fetched_epoch)
         return following
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from barnabas.common.clock import Clock
 
 
-MOMENTS: Final = 300  # in the allowed lag; by default, one is 100 ms
+MOMENTS: Final = 300  # in the allowed lag
+MOMENT_MAX_MS: Final = 100  # what one is by default
 _NOBODY: Final[dict[int, ReplicaState]] = {}  # never changed
 
 
@@ -42,7 +43,8 @@ class Followers:
     ) -> None:
         self._clock = clock  # fixed before start
         self._lag_max_ms = lag_max_ms  # fixed before start (replica.lag.time.max.ms)
-        self._moment_ms = lag_max_ms // MOMENTS  # fixed before start; within it a fetch may repeat another, unnoted
+        # Fixed before start; within it a fetch may repeat another, unnoted.
+        self._moment_ms = min(MOMENT_MAX_MS, lag_max_ms // MOMENTS)
         self._is_alive = is_alive  # fixed before start; (broker id) -> is it unfenced?
         self._is_eligible = is_eligible  # fixed before start; (broker id, broker epoch) -> may it be in an ISR?
         self.states: dict[int, ReplicaState] = _NOBODY  # replaced whole under the partition's lock

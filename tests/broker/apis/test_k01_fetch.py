@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 import pytest
 
+from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
@@ -193,3 +197,42 @@ def test_followers_are_not_throttled(rig):
         response = rig.answer(fetch(0, topic="r", replica_id=2), 12)
         assert response.throttle_time_ms == 0
         assert bytes_of(response.responses[0].partitions[0])
+
+
+def of_partitions(count, **about):
+    """A fetch of the first partitions of "t", from their start."""
+    request = fetch(0, **about)
+    for partition in range(1, count):
+        request.topics[0].partitions.append(fetch(0, partition=partition, **about).topics[0].partitions[0])
+    return request
+
+
+def open_files_below(directory):
+    paths = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            paths.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [path for path in paths if path.startswith(str(directory))]
+
+
+def test_fetches_that_wait_hold_no_files_open(tmp_path):
+    fs = OsFileSystem()
+    fs.open_files.limit = 4
+    rig = BrokerRig(fs=fs, log_dirs=str(tmp_path))
+    rig.push({"t": [state(1)] * 20})
+    for partition in range(20):
+        rig.answer(produce(batch(bytes(500)), partition=partition), 9)
+    before = len(open_files_below(tmp_path))
+    waiting = [rig.answer(of_partitions(20, max_wait_ms=2**31 - 1, min_bytes=100_000), 12) for _ in range(3)]
+    assert [request.response for request in waiting] == [None] * 3
+    assert len(open_files_below(tmp_path)) <= before
+    rig.close()
+
+
+def test_a_fetch_that_completes_while_it_is_watched_is_not_listed(rig):
+    rig.answer(produce(batch(b"first")), 9)
+    rig.manager.find(TopicPartition("t", 0)).log.roll()
+    rig.answer(produce(batch(b"second")), 9)
+    answered = rig.answer(fetch(0, max_wait_ms=500, min_bytes=10_000), 12)  # the end of a segment: case C
+    assert answered.responses
+    assert rig.purgatories.fetch.watched() == 0

@@ -119,6 +119,19 @@ def test_the_leader_hears_at_once_that_the_log_start_moved(rig, fetcher, leader)
     assert (partition_of(leader.requests[2]).fetch_offset, partition_of(leader.requests[2]).log_start_offset) == (2, 1)
 
 
+def test_the_leader_hears_that_the_log_start_moved_by_retention(rig, fetcher, leader):
+    leader.responses = [data(records_of(b"a", b"b"), high_watermark=2), data(high_watermark=2), data(), data()]
+    leader.responses.insert(2, data(high_watermark=2))
+    leader.responses[2].log_start_offset = 1
+    turn(fetcher)
+    turn(fetcher)
+    rig.manager.partition(TP).log.maybe_increment_log_start_offset(1, "retention")
+    turn(fetcher)
+    turn(fetcher)
+    asked = partition_of(leader.requests[-1])
+    assert (asked.fetch_offset, asked.log_start_offset) == (2, 1)
+
+
 def test_requests_use_the_configured_limits(leader):
     settings = {
         "replica_fetch_min_bytes": "7",

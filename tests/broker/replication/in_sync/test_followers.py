@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.replication.in_sync.followers import MOMENTS, Followers
+from barnabas.broker.replication.in_sync.followers import MOMENT_MAX_MS, MOMENTS, Followers
 from barnabas.broker.replication.in_sync.isr import UNKNOWN_OFFSET
 from barnabas.broker.replication.role import LeadershipChange, leader_role
 from barnabas.common.clock import FakeClock
@@ -90,6 +90,16 @@ def test_a_fetch_that_repeats_the_last_one_within_a_moment_is_noted(followers: F
     news = {"fetch_offset": 11, "log_start_offset": 1, "leader_log_end_offset": 11, "broker_epoch": 6}
     for name, value in {**news, "now_ms": at_ms + moment_ms + 1}.items():
         assert not followers.is_noted(2, **{**same, name: value}), name
+
+
+def test_a_moment_is_short_however_much_lag_is_allowed(clock: FakeClock) -> None:
+    patient = Followers(clock, 86_400_000, lambda _: True, lambda *_: True)
+    reset(patient)
+    fetch(patient, 2, 10)
+    same = {"fetch_offset": 10, "log_start_offset": 0, "leader_log_end_offset": 10, "broker_epoch": 5}
+    at_ms = patient.states[2].last_fetch_ms
+    assert patient.is_noted(2, now_ms=at_ms + MOMENT_MAX_MS, **same)
+    assert not patient.is_noted(2, now_ms=at_ms + MOMENT_MAX_MS + 1, **same)
 
 
 def test_a_silent_member_of_the_isr_lags_after_the_allowed_time(followers: Followers, clock: FakeClock) -> None:

@@ -9,8 +9,8 @@ from tests.simulation.mutants.mutant import Mutant
 WAITING: Final = {
     "a-watcher-is-tried-once": Mutant(
         "broker.purgatory",
-        "return not operation.is_completed and operation.try_complete()",
-        "return operation.is_completed",
+        "is_complete = not operation.is_completed and operation.try_complete()",
+        "is_complete = operation.is_completed",
         "a change between the first try and the watching is not missed",
         life="restless=1,pause_ms=800",
     ),
