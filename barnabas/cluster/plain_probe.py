@@ -12,6 +12,10 @@ import socket
 import struct
 from typing import Final
 
+from barnabas.common.clock import SystemClock
+from barnabas.common.deadline import Deadline
+
+ANSWER_BYTES_MAX: Final = 1 << 20  # another program may listen there
 _METADATA: Final = (3, 1)  # API key and version: of every release that a cluster can answer as
 _API_VERSIONS: Final = (18, 0)
 _NO_TOPICS: Final = bytes(4)
@@ -51,16 +55,25 @@ def _behind_text(answer: bytes, position: int) -> int:
 
 
 def _ask(host: str, port: int, api: tuple[int, int], body: bytes, timeout_s: float) -> bytes:
-    with socket.socket() as connection:
-        connection.settimeout(timeout_s)
-        connection.connect((host, port))
+    deadline = Deadline(SystemClock(), timeout_s * 1000)
+    try:
+        connection = socket.create_connection((host, port), timeout_s)
+    except UnicodeError as error:
+        raise ConnectionError(f"no host can be {host!r}: {error}") from error
+    with connection:
         connection.sendall(_REQUEST.pack(_REQUEST.size - _INT32.size + len(body), *api, 0, _NONE) + body)
-        return _receive(connection, _INT32.unpack(_receive(connection, _INT32.size))[0])
+        size = _INT32.unpack(_receive(connection, _INT32.size, deadline))[0]
+        if not _INT32.size <= size <= ANSWER_BYTES_MAX:
+            raise ConnectionError("the answer is not one of Kafka's protocol")
+        return _receive(connection, size, deadline)
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
+def _receive(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
     received = b""
     while len(received) < size:
+        if deadline.is_expired():
+            raise TimeoutError("the node sends its answer too slowly")
+        connection.settimeout(deadline.remaining_s())
         some = connection.recv(size - len(received))
         if not some:
             raise ConnectionError("the node closed the connection")

@@ -54,6 +54,7 @@ JSON: Final = "json"
 
 lines: Final = Counter[str]()  # by level; guarded by: the handler's lock
 _listeners: Final[list[Callable[[], None]]] = []  # added to before start
+_changing: Final = threading.Lock()  # one thread at a time tells listeners, so each ends with the last level
 
 
 class LineFormatter(logging.Formatter):
@@ -189,8 +190,9 @@ def set_level(name: str, level: str | None) -> None:
     """Change a logger's level; None inherits the parent's. Raises KeyError for an unknown level."""
     logger = logging.getLogger(None if name == "root" else name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
-    for listener in _listeners[:]:
-        listener()
+    with _changing:
+        for listener in _listeners[:]:
+            listener()
 
 
 def logger_names() -> list[str]:

@@ -34,8 +34,15 @@ class Arguments(NamedTuple):
 
 def parse_arguments(role: str, argv: Sequence[str] | None) -> Arguments:
     """Read the arguments of a `role` ("broker", "controller"); raises ConfigError, exits on wrong usage."""
+    options: list[tuple[str, str]] = []
+    files: list[str] = []
+    rest = list(sys.argv[1:] if argv is None else argv)
     try:
-        options, files = getopt.gnu_getopt(sys.argv[1:] if argv is None else argv, "h", ["help", "override="])
+        while rest:  # Why not gnu_getopt: POSIXLY_CORRECT, in the environment, would end the options at the file
+            found, rest = getopt.getopt(rest, "h", ["help", "override="])
+            options += found
+            files += rest[:1]
+            rest = rest[1:]
     except getopt.GetoptError as error:
         _refuse(role, str(error))
     if any(name in ("-h", "--help") for name, _ in options):

@@ -201,8 +201,9 @@ def response_parts(header: RequestHeader, message: Message, encoded: bytes | Non
         layout = _SIZE_AND_CORRELATION_ID
     size = layout.size - SIZE_BYTES
     parts: list[Part] = message.encode_parts(version) if encoded is None else [encoded]
-    if framer is None and encoded is None:
-        _framers[row] = (message.framer(version) if header.api_key != _API_VERSIONS else None) or _no_frame
+    # Why not ApiVersions: it is answered in each of 32,768 versions.
+    if framer is None and encoded is None and header.api_key != _API_VERSIONS:
+        _framers[row] = message.framer(version) or _no_frame
     if len(parts) == 1 and isinstance(parts[0], bytes):  # nearly every response
         return [layout.pack(size + len(parts[0]), header.correlation_id) + parts[0]]
     head = layout.pack(size + frame_size(parts), header.correlation_id)

@@ -18,6 +18,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 from typing import Final, Protocol
 
 from barnabas.common.disk.file_maps import FileMap, map_descriptor
@@ -465,8 +466,6 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         """See FileSystem."""
-        import shutil  # Why here: it loads two compressors, half a megabyte; many a process removes no log
-
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 

@@ -202,7 +202,8 @@ class _BatchCheck:
 
         Without a summary, the CRC and the records are still to be checked.
         """
-        if self._full and self._origin is _CLIENT:
+        # Why the size: a batch that is too large is refused by its header, before its records cost anything.
+        if self._full and self._origin is _CLIENT and len(records) <= self._settings.max_message_bytes:
             plain = read_plain(records)
             if plain is not None:
                 return plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -24,7 +25,7 @@ BROKERS = [
 
 
 @contextmanager
-def answering(payload: bytes) -> Iterator[tuple[int, list[bytes]]]:
+def answering(payload: bytes, size: int | None = None, host: str = HOST) -> Iterator[tuple[int, list[bytes]]]:
     """Answer one request with a frame; yields the port, and the request once it is there."""
     requests: list[bytes] = []
 
@@ -32,11 +33,13 @@ def answering(payload: bytes) -> Iterator[tuple[int, list[bytes]]]:
         connection, _ = listener.accept()
         with connection:
             requests.append(connection.recv(1000))
-            frame = struct.pack(">i", len(payload)) + payload
-            connection.sendall(frame[:5])
-            connection.sendall(frame[5:])
+            frame = struct.pack(">i", len(payload) if size is None else size) + payload
+            with contextlib.suppress(ConnectionError):  # whoever asked may close at once
+                connection.sendall(frame[:5])
+                connection.sendall(frame[5:])
 
-    with socket.create_server((HOST, 0)) as listener:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listener:
         thread = threading.Thread(target=answer)
         thread.start()
         yield listener.getsockname()[1], requests
@@ -78,3 +81,28 @@ def test_a_node_that_does_not_listen_has_not_answered(ask: Callable[[str, int, f
 def test_another_answer_lists_no_broker(payload: bytes) -> None:
     with answering(payload) as (port, _):
         assert known_brokers(port, HOST) == set()
+
+
+def test_a_node_may_listen_on_ipv6() -> None:
+    with answering(metadata(7), host="::1") as (port, _):
+        assert listed_brokers("::1", port, TIMEOUT_S) == {0, 7}
+
+
+@pytest.mark.parametrize("size", [-1, 3, 0x48545450])
+@pytest.mark.parametrize("ask", [ask_versions, listed_brokers])
+def test_what_is_not_kafkas_protocol_is_no_answer(ask: Callable[[str, int, float], object], size: int) -> None:
+    with (
+        answering(b"/1.1 400 Bad Request", size) as (port, _),
+        pytest.raises(ConnectionError, match="not one of"),
+    ):
+        ask(HOST, port, TIMEOUT_S)
+
+
+def test_an_answer_that_ends_early_is_none() -> None:
+    with answering(b"1234", 100) as (port, _), pytest.raises(ConnectionError, match="closed the connection"):
+        ask_versions(HOST, port, TIMEOUT_S)
+
+
+def test_a_host_that_cannot_be_has_not_answered() -> None:
+    with pytest.raises(ConnectionError, match="no host can be"):
+        ask_versions("a" * 70, 1, TIMEOUT_S)

@@ -17,6 +17,11 @@ def test_options_stand_before_and_after_the_file() -> None:
     assert parse_arguments("broker", ["--", "-file"]) == Arguments("-file", {})
 
 
+def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSIXLY_CORRECT", "1")
+    assert parse_arguments("broker", ["file", "--override", "a=b"]) == Arguments("file", {"a": "b"})
+
+
 def test_an_override_without_a_key_is_an_error_of_the_operator() -> None:
     with pytest.raises(ConfigError, match="--override wants KEY=VALUE, not 'a'"):
         parse_arguments("broker", ["file", "--override", "a"])

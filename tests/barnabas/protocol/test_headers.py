@@ -144,6 +144,12 @@ def test_responses_of_one_kind_are_written_alike(version: int) -> None:
     assert response_parts(header, response) == first
 
 
+def test_unknown_versions_of_api_versions_leave_nothing_behind() -> None:
+    for version in (3, 30_000, 30_001):
+        response_parts(RequestHeader(18, version, 7), ApiVersionsResponse())
+    assert not [row for row in headers._framers if row >> 16 == 18]
+
+
 class IntSubclass(int):
     """As an error code often is."""
 
