@@ -59,8 +59,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.handlers")
 
-Served: TypeAlias = "tuple[Api, Callable[..., Any] | None]"
-"""Who serves a kind of request, and what decodes its body; None if its version is unknown."""
+Decode: TypeAlias = "Callable[..., Any]"
 
 API_VERSIONS_KEY: Final = 18
 #: Produce, Fetch, ListOffsets, Metadata, Heartbeat, ApiVersions: they answer or park without waiting for anything.
@@ -131,7 +130,7 @@ class Dispatcher:
         self._request_log = request_log
         self._now_ns = clock.monotonic_ns
         self._lines = LogLimit(log, clock.monotonic_ns)
-        self._served: dict[int, Served] = {}  # by API key and version; grows, entries never change
+        self._decoders: dict[int, Decode] = {}  # by API key and version; grows, entries never change
         self._to_wake: dict[int, list[Responses]] = {}  # by thread; each handler has an entry of its own
 
     def enter(self) -> list[Responses]:
@@ -176,8 +175,10 @@ class Dispatcher:
         header, offset = headers.decode_request_header(buffer)
         request.header = header
         request.header_bytes = offset
-        served = self._served.get(header.api_key << 16 | header.api_version)
-        api, decode = self._look_up(header) if served is None else served
+        api = self._table.get(header.api_key)  # Why not kept with the decoder: rows change while the broker runs
+        if api is None:
+            raise RefusedError(f"API key {header.api_key} is not served here")
+        decode = self._decoders.get(header.api_key << 16 | header.api_version) or self._new_decoder(api, header)
         if decode is not None:
             if len(buffer) > SMALL_BYTES:
                 self._check_size(api, request, len(buffer))
@@ -185,19 +186,18 @@ class Dispatcher:
         request.api = api
         return api
 
-    def _look_up(self, header: RequestHeader) -> Served:
-        """Find who serves a kind of request that was not seen before; raises RefusedError."""
-        api, version = self._table.get(header.api_key), header.api_version
-        if api is None:
-            raise RefusedError(f"API key {header.api_key} is not served here")
+    def _new_decoder(self, api: Api, header: RequestHeader) -> Decode | None:
+        """Return what decodes a kind of request that was not seen before; raises RefusedError."""
+        version = header.api_version
         if api.supports(version):
             decoder_of = api.decoder or request_class(api.key).decoder
-            served = self._served[api.key << 16 | version] = (api, decoder_of(version))
-            return served
+            decode: Decode = decoder_of(version)
+            self._decoders[api.key << 16 | version] = decode
+            return decode
         if api.key != API_VERSIONS_KEY:
             raise RefusedError(f"{api.name} v{version} is not served here")
         # The body is of an unknown version too; the API looks at the header and answers UNSUPPORTED_VERSION.
-        return api, None
+        return None
 
     def _check_size(self, api: Api, request: Request, size: int) -> None:
         """Refuse, before decoding, a request too large for its kind or a large one that the API does not admit."""

@@ -5,6 +5,7 @@ Also covers `requests/answers.py` and `requests/request.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import logging
 import struct
@@ -291,6 +292,19 @@ def test_apiversions_too_new_is_answered_in_version_0(bench: DispatcherBench) ->
     response = decoded(bench.answered(), k18_api_versions.ApiVersionsResponse)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]
+
+
+def test_the_rows_of_the_table_can_change_while_requests_come() -> None:
+    """A broker that starts closes connections; slow motion delays what APIs do."""
+    table = make_api_table()
+    whole = table[12]
+    table[12] = dataclasses.replace(whole, handle=lambda _services, _request: Close("the broker is starting"))
+    bench = DispatcherBench(table)
+    bench.handle(heartbeat("ok"))
+    assert bench.answered().action is Action.CLOSE
+    table[12] = whole
+    bench.handle(heartbeat("ok"))
+    assert decoded(bench.answered()).error_code == ErrorCode.NONE
 
 
 def test_a_request_that_cannot_be_decoded_closes(bench: DispatcherBench) -> None:
