@@ -1,4 +1,4 @@
-"""Clocks."""
+"""Clocks. Tests common/clock.py and common/clocks/wall.py."""
 
 from __future__ import annotations
 
