@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.authorization.access import Access
+from barnabas.broker.authorization.audit import Audit
 from barnabas.broker.quotas.client_quotas import ClientQuotas, is_exempt
 from barnabas.broker.quotas.limits import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from barnabas.broker.quotas.rates import Window
@@ -185,7 +186,7 @@ def test_nodes_are_exempt() -> None:
         (AclRules(AclIndex(()), allows_by_default=True), False),  # everybody's right says nothing
         (AclRules(None), False),  # nor does its absence
     ):
-        with_access.access = Access(judge, rules, "User:alice", "127.0.0.1", "Fetch", 0)
+        with_access.access = Access(judge, Audit(), rules, "User:alice", "127.0.0.1", "Fetch", 0)
         assert is_exempt(with_access) is expected
     message_gone = rig.request(follower, is_for_clients=False)
     message_gone.message = None
