@@ -74,6 +74,7 @@ def list_offsets(
             except confluent_kafka.KafkaException as error:
                 if error.args[0].code() not in LEADER_IS_CHANGING:
                     raise
+                admin.list_topics(tp.topic, timeout=TIMEOUT_S)  # else librdkafka asks with the epoch that it has kept
         return len(found) == len(specs)
 
     eventually("all offsets are known", ask)
