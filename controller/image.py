@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
+from barnabas.broker.metadata.features import VERSION_4_3_IV0
 from barnabas.controller.forwarded.answers import Answers
 from barnabas.protocol.metadata_records import (
     ControllerEndpoint,
@@ -58,7 +59,6 @@ RESERVED_DIRECTORIES: Final = frozenset(bytes(15) + bytes([i]) for i in range(10
 METADATA_VERSION: Final = "metadata.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 VERSION_3_7_IV0: Final = 15  # the first version in which controllers register (KIP-919)
-VERSION_4_3_IV0: Final = 30  # the first version with cordoned log directories (KIP-1066)
 
 
 class Endpoint(NamedTuple):

@@ -16,7 +16,8 @@ from barnabas.common.clock import SystemClock
 from barnabas.common.deadline import Deadline
 
 ANSWER_BYTES_MAX: Final = 1 << 20  # another program may listen there
-_METADATA: Final = (3, 1)  # API key and version: of every release that a cluster can answer as
+METADATA_VERSION: Final = 1  # of every release that a cluster can answer as
+_METADATA: Final = (3, METADATA_VERSION)  # API key and version
 _API_VERSIONS: Final = (18, 0)
 _NO_TOPICS: Final = bytes(4)
 _REQUEST: Final = struct.Struct(">ihhih")  # size, API key, version, correlation id, size of the client id

@@ -16,7 +16,6 @@ from barnabas.common.processes.ports import HOST
 if TYPE_CHECKING:
     from barnabas.client.connection import Connect
 
-METADATA_VERSION: Final = 1  # of every release that a cluster can answer as
 PROBE_TIMEOUT_MS: Final = 5_000  # for one response: in slow motion it takes seconds
 POLL_MS_MIN: Final = 8
 POLL_MS_MAX: Final = 100
@@ -97,7 +96,7 @@ def _listed_brokers(connect: Connect, host: str, port: int) -> set[int]:
     from barnabas.protocol.messages.k03_metadata import MetadataRequest
 
     with connect(host, port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
-        response = connection.send(MetadataRequest(topics=[]), METADATA_VERSION)
+        response = connection.send(MetadataRequest(topics=[]), plain_probe.METADATA_VERSION)
     if response.controller_id < 0:  # no broker is live: those that were last are listed
         return set()
     return {broker.node_id for broker in response.brokers}

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from barnabas.broker.log_dirs import LogDir, describe
-from barnabas.broker.metadata.features import CORDONING_VERSION
+from barnabas.broker.metadata.features import VERSION_4_3_IV0
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
@@ -40,7 +40,7 @@ def handle(services: Services, request: Request) -> Answer:
     if topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions}
     level = services.metadata_cache.finalized_features.levels.get("metadata.version", 0)
-    directories = describe(services.log_manager, wanted, can_cordon=level >= CORDONING_VERSION)
+    directories = describe(services.log_manager, wanted, can_cordon=level >= VERSION_4_3_IV0)
     return Reply(DescribeLogDirsResponse(results=[_result(directory) for directory in directories]))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 UNKNOWN_EPOCH: Final = -1
-CORDONING_VERSION: Final = 30  # metadata.version 4.3-IV0, the first with cordoned log directories (KIP-1066)
+VERSION_4_3_IV0: Final = 30  # the first metadata.version with cordoned log directories (KIP-1066)
 
 #: Feature name -> (least, greatest level) that this software supports.
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {

@@ -94,9 +94,7 @@ class IdlePartitions:
         self.hosted = hosted  # fixed before start
         self.stats = stats  # fixed before start
         self._lock = threading.Lock()  # a leaf
-        self._owners: dict[
-            TopicPartition, list[tuple[Owner, Key]]
-        ] = {}  # guarded by: _lock (`has` and `has_any` need none)
+        self._owners: dict[TopicPartition, list[tuple[Owner, Key]]] = {}  # guarded by: _lock, but for `has`, `has_any`
 
     def has(self, tp: TopicPartition) -> bool:
         """Whether the partition is idle in a session.

@@ -13,11 +13,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from barnabas.broker.metadata.features import SUPPORTED_FEATURES
+from barnabas.broker.metadata.features import SUPPORTED_FEATURES, VERSION_4_3_IV0
 from barnabas.common.disk.files import FileSystem
 from barnabas.config.config import Config
 from barnabas.controller.decision import MIN_INSYNC_REPLICAS
-from barnabas.controller.image import BROKER_RESOURCE, ELR_VERSION, METADATA_VERSION, VERSION_4_3_IV0
+from barnabas.controller.image import BROKER_RESOURCE, ELR_VERSION, METADATA_VERSION
 from barnabas.controller.metadata.metadata_directory import DirectoryError
 from barnabas.controller.metadata.record_batches import checked_batches, decode_values
 from barnabas.controller.metadata.snapshot import unreadable

@@ -83,7 +83,15 @@ def test_another_answer_lists_no_broker(payload: bytes) -> None:
         assert known_brokers(port, HOST) == set()
 
 
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
 def test_a_node_may_listen_on_ipv6() -> None:
+    if not has_ipv6():
+        pytest.skip("this machine has no address ::1")  # Why: many a container has none
     with answering(metadata(7), host="::1") as (port, _):
         assert listed_brokers("::1", port, TIMEOUT_S) == {0, 7}
 
