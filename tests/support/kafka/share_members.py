@@ -2,6 +2,8 @@
 librdkafka (librdkafka_share_members.py) and of franz-go (go_share_members/).
 
 `Deliveries` checks the reports: a record is settled (accepted or rejected) by one member, and not delivered after that.
+A client may hand out late what it fetched before a broker was killed, and others have settled meanwhile; then its
+acknowledgement must be refused.
 
 For this, reports of all processes must be read in their order: a delivery is reported before it is acknowledged, and
 all processes write to one pipe. What a member writes is one write of less than PIPE_BUF (4096 bytes) if it gets few
@@ -53,6 +55,7 @@ class Deliveries:
         self.by_member: Counter[int] = Counter()  # records that a member got
         self.settled_by: Counter[int] = Counter()  # records that a member settled
         self.refusals: Counter[str] = Counter()  # acknowledgements that may not have been taken, by error
+        self.late: set[tuple[int, Position]] = set()  # by member: deliveries after the record was settled
         self.mistakes: list[str] = []
         self._pending: dict[tuple[int, Position], str] = {}  # by member
 
@@ -66,16 +69,17 @@ class Deliveries:
         if kind == "G":
             self._delivered(member, position, int(fields[3]), fields[4])
             return
-        how = self._pending.pop((member, position), None)
+        delivery = (member, position)
+        how = self._pending.pop(delivery, None)
         if how is None:
             self.unknown[position] += 1  # the answer to an earlier delivery to this member
         elif kind == "E":
             self.refusals[" ".join(fields[3:])] += 1
             self.unknown[position] += 1
-        elif how == RELEASE:
+        elif delivery in self.late or (how != RELEASE and position in self.settled):
+            self.mistakes.append(f"{position} is settled or released after it was settled: {line}")
+        elif how == RELEASE:  # another member may have got it and settled it meanwhile
             self.released[position] += 1
-        elif position in self.settled:
-            self.mistakes.append(f"{position} is settled twice: {line}")
         else:
             self.settled[position] = how
             self.settled_by[member] += 1
@@ -93,7 +97,7 @@ class Deliveries:
 
     def _delivered(self, member: int, position: Position, count: int, how: str) -> None:
         if position in self.settled:
-            self.mistakes.append(f"{position} is delivered to {member} after it was settled")
+            self.late.add((member, position))
         self.got[position] += 1
         self.by_member[member] += 1
         self.counts[position] = max(count, self.counts.get(position, 0))
