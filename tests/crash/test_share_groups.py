@@ -2,8 +2,8 @@
 
 Each broker leads partitions of the topic, and coordinates share state or the group. What must hold afterwards: every
 record was delivered; a record that one member settled (accepted or rejected, as the broker confirmed) was not settled
-or released again, by a member of whichever client; and nothing is left to be delivered. A record is delivered again only
-if it was released, or if its acknowledgement was not confirmed. Before the first kill, every acknowledgement is
+or released again, by a member of whichever client; and nothing is left to be delivered. A record is delivered again
+only if it was released, or if its acknowledgement was not confirmed. Before the first kill, every acknowledgement is
 confirmed, and no record is delivered after it was settled.
 """
 
