@@ -330,6 +330,17 @@ class Nodes:
         epoch = -1 if topic is None else topic.partitions[tp.partition].leader_epoch
         return sum(broker.starts for broker in self.brokers), epoch
 
+    def seat(self, tp: TopicPartition) -> tuple[tuple[str, int] | None, int]:
+        """Return where the committed leader of a partition is (None: unknown, or there is none), and its epoch."""
+        image = self.committed_image()
+        topic = None if image is None else image.topic(tp.topic)
+        if topic is None:
+            return None, -1
+        found = topic.partitions[tp.partition]
+        nodes = {broker.node.node_id: broker.node for broker in self.brokers}
+        leader = nodes.get(found.leader)
+        return None if leader is None else (leader.host, leader.port), found.leader_epoch
+
     def all_serve(self) -> bool:
         """Return whether every node runs, and the active controller uses the present process of every broker."""
         if not all(node.is_running and not node.is_stopping and node.server for node in self.by_id.values()):

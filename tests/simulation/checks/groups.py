@@ -4,7 +4,8 @@ Rules
 1. two owners       In one generation (classic) or at one member epoch (KIP-848), a partition has one owner.
 2. former owner     A commit that a member sends after another one owned its partition is not confirmed.
 3. offset went back A committed offset that is reported is not below one that was confirmed, or reported to somebody,
-                    before it was asked for. Exception: a commit without an answer may be carried out late.
+                    before it was asked for. Exceptions: a commit without an answer may be carried out late, and a
+                    coordinator that was replaced, and does not know it yet, reports what it has, as Kafka's do.
 4. unread           Some member got every record below the last committed offset.
 5. owned at a time  A report of a member that owns what another one owned already is not confirmed (KIP-848).
 6. given too early  A partition is given to a member once the former owner has reported that it owns it no more, or has
@@ -16,8 +17,13 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+#: Where a coordinator is (None: nobody knows), and its epoch.
+Seat: TypeAlias = "tuple[Hashable | None, int]"
+
+_ANYWHERE = (None, -1)
 
 
 class Commit(NamedTuple):
@@ -28,11 +34,19 @@ class Commit(NamedTuple):
     former: Mapping[int, str]  # partition -> who owned it already when the commit was sent, unless it was the member
 
 
-class GroupJournal:
-    """What the members of one group did and saw."""
+class Asked(NamedTuple):
+    """What was known when committed offsets were asked for."""
 
-    def __init__(self, group: str) -> None:
+    confirmed: Mapping[int, int]  # by partition
+    seat: Seat
+
+
+class GroupJournal:
+    """What the members of one group did and saw. `seat` returns the committed coordinator."""
+
+    def __init__(self, group: str, seat: Callable[[], Seat] = lambda: _ANYWHERE) -> None:
         self.group = group
+        self._seat = seat
         self.claims = 0
         self.commits = 0  # those that were confirmed
         self._owners: dict[tuple[int, int], str] = {}  # (epoch, partition) -> member
@@ -106,16 +120,17 @@ class GroupJournal:
         """The commit had no effect."""
         self._answered(commit)
 
-    def asking(self) -> Mapping[int, int]:
+    def asking(self) -> Asked:
         """Return what `fetched` needs, before committed offsets are asked for."""
-        return dict(self._confirmed)
+        return Asked(dict(self._confirmed), self._seat())
 
-    def fetched(self, asker: str, asked: Mapping[int, int], offsets: Mapping[int, int]) -> None:
-        """The coordinator reported committed offsets (-1: none)."""
+    def fetched(self, asker: str, asked: Asked, offsets: Mapping[int, int], by: Hashable | None = None) -> None:
+        """The coordinator at this address reported committed offsets (-1: none)."""
+        is_former = asked.seat != self._seat() or asked.seat[0] != by
         for partition, offset in offsets.items():
-            before = asked.get(partition, -1)
+            before = asked.confirmed.get(partition, -1)
             late = any(commit.offsets.get(partition) == offset for commit in self._unsure)
-            if offset < before and not late:
+            if offset < before and not late and not is_former:
                 self._note("offset went back", f"{asker} got {offset} for partition {partition} after {before}")
             if offset >= 0:
                 self._confirmed[partition] = max(offset, self._confirmed.get(partition, 0))

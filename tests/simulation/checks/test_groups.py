@@ -53,6 +53,19 @@ def test_a_committed_offset_that_goes_back() -> None:
     assert kinds(journal.check({}, {})) == ["offset went back"]
 
 
+def test_a_coordinator_that_was_replaced_may_report_an_older_offset() -> None:
+    seats = {"now": ("a", 1)}
+    journal = GroupJournal("g", lambda: seats["now"])
+    journal.confirmed(journal.committing("m", {0: 5}))
+    journal.fetched("b", journal.asking(), {0: 3}, by="former")
+    asked = journal.asking()
+    seats["now"] = ("a", 3)
+    journal.fetched("b", asked, {0: 3}, by="a")  # it may have answered while another one led
+    assert journal.check({}, {}) == []
+    journal.fetched("b", journal.asking(), {0: 3}, by="a")
+    assert kinds(journal.check({}, {})) == ["offset went back"]
+
+
 def test_a_commit_without_an_answer_may_come_late() -> None:
     journal = GroupJournal("g")
     journal.committing("a", {0: 3})

@@ -150,7 +150,7 @@ class Run:
         self.load = Load(
             Setting(
                 story, self.nodes.bootstrap(), draw, self._copies.acknowledged, self._stored, self.nodes.era,
-                self._coordinators,
+                self.nodes.seat, self._coordinators,
             )
         )  # fmt: skip
         self._processes = 0

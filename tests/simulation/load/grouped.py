@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.coordinators.runtime.partitioning import partition_for
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.testing.simulation.nodes import DEFAULTS
 from tests.simulation.checks.groups import GroupJournal
 from tests.simulation.load.clients.classic_member import ClassicMember
-from tests.simulation.load.clients.client import Client
+from tests.simulation.load.clients.client import GROUP, Client
 from tests.simulation.load.clients.consumer_member import ConsumerMember
 from tests.simulation.load.clients.fetching import UNKNOWN, Fetcher
 from tests.simulation.load.numbered import NUMBERED
@@ -46,7 +47,8 @@ class Asker(Fetcher):
                 found = answer.topics[0].partitions[0] if answer.topics else None
                 error = answer.error_code if found is None else found.error_code
                 if not self.may_pass(error, f"OffsetFetch of {self._group}") and found is not None:
-                    self._journal.fetched(self.name, asked, {partition: found.committed_offset})
+                    by = self.coordinator(GROUP, self._group)
+                    self._journal.fetched(self.name, asked, {partition: found.committed_offset}, by)
             self.wait(self._setting.pause_s)
         self.close()
 
@@ -60,7 +62,8 @@ class Grouped(Part):
         self._setting = setting
         self._content = content  # of the topic, filled in the end
         self.group = "classic" if is_classic else "consumer"
-        self.journal = GroupJournal(self.group)
+        partition = partition_for(self.group, int(DEFAULTS["offsets.topic.num.partitions"]))
+        self.journal = GroupJournal(self.group, partial(setting.seat, TopicPartition(GROUP_METADATA_TOPIC, partition)))
         self._committed: dict[int, int] = {}
         self._members: list[Member] = []
         for number in range(story.classic if is_classic else story.consumers):
@@ -98,7 +101,7 @@ class Grouped(Part):
         for partition in range(self._setting.story.partitions):
             asked = self.journal.asking()
             offset = asker.committed_offset(self.group, NUMBERED, partition)
-            self.journal.fetched("the last asker", asked, {partition: offset})
+            self.journal.fetched("the last asker", asked, {partition: offset}, asker.coordinator(GROUP, self.group))
             self._committed[partition] = offset
         asker.close()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tests.simulation.checks.groups import Seat
 from tests.simulation.load.story import Story
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Setting:
     acknowledged: Callable[[TopicPartition, int], None]  # called when a record is acknowledged with acks=all
     stored: Callable[[TopicPartition], Mapping[str, bytes]]  # the logs of those in its ISR
     era: Callable[[TopicPartition], tuple[int, int]]  # changes when a broker starts, and when a leader is elected
+    seat: Callable[[TopicPartition], Seat]  # the committed leader
     coordinators: Coordinators
 
     @property

@@ -36,6 +36,7 @@ class Rig:
         setting = Setting(
             Story(partitions=1, kafka_python=1), [("10.0.0.1", 9092)], lambda _: 0,
             lambda tp, offset: self.copied.append((tp.partition, offset)), unused, unused, unused,
+            unused,
         )  # fmt: skip
         self.part = Foreign(setting, "library", [(Outsider, 2)])
         self.journal = self.part.journal

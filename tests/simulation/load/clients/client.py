@@ -124,6 +124,10 @@ class Client:
             address = self._coordinators[(kind, key)] = (found.host, found.port)
         return self.ask(address, message, version, timeout_ms)
 
+    def coordinator(self, kind: int, key: str) -> Address | None:
+        """Return where it takes the coordinator to be; None if it would ask first."""
+        return self._coordinators.get((kind, key))
+
     def ask(self, address: Address | None, message: Any, version: int, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         """Send a request to a broker; None if there is no address, or no answer."""
         if address is None:

@@ -226,7 +226,7 @@ class Member(Fetcher):
                     return {}
                 continue
             offsets = {each.partition_index: each.committed_offset for each in found.topics[0].partitions}
-            self._journal.fetched(self.name, asked, offsets)
+            self._journal.fetched(self.name, asked, offsets, self.coordinator(GROUP, self.group))
             return {partition: max(0, offset) for partition, offset in offsets.items()}
         return {}
 
