@@ -45,7 +45,7 @@ from barnabas.config.listeners import (
     parse_voters,
 )
 from barnabas.config.properties import from_environment, parse_properties
-from barnabas.config.resources.group import GroupConfig, check_group
+from barnabas.config.resources.group import GroupConfig, bounded_values, check_group
 from barnabas.config.resources.overridable import inherited, reject_nulls
 from barnabas.config.resources.topic import TopicConfig, check_topic
 from barnabas.config.secrets import exposed
@@ -221,6 +221,12 @@ class Config:
     def group_config(self, overrides: Mapping[str, str] | None = None) -> GroupConfig:
         """Return the config of a group that has these overrides (unknown names are ignored)."""
         return GroupConfig(self.group_defaults, overrides or {})
+
+    def effective_group_config(self, group: GroupConfig) -> GroupConfig:
+        """Return the config with which this broker coordinates a group: own values are kept within its bounds."""
+        bounded = bounded_values(group, self.value) if group.overrides else {}
+        texts = {name: str(value) for name, value in bounded.items()}
+        return self.group_config({**group.overrides, **texts}) if texts else group
 
     def validate_topic(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """Check a topic's overrides as the controller does; raise ConfigError, the message for INVALID_CONFIG."""

@@ -170,8 +170,12 @@ class DynamicConfig:
         return self.config.topic_config(_usable(overrides, TOPIC_KEYS, f"topic {topic}"))
 
     def group_config(self, group: str) -> GroupConfig:
-        """Return the config of a group."""
+        """Return the config of a group, as it is described."""
         return self.config.group_config(self.overrides(ResourceType.GROUP, group))
+
+    def effective_group_config(self, group: str) -> GroupConfig:
+        """Return the config with which this broker coordinates a group."""
+        return self.config.effective_group_config(self.group_config(group))
 
     def client_metrics_config(self, name: str) -> ClientMetricsConfig:
         """Return the config of a client metrics subscription; an unusable value is logged and ignored."""
@@ -227,11 +231,25 @@ class DynamicConfig:
                 continue
             old, new = before.get(resource, {}), self._overrides.get(resource, {})
             found.setdefault(scope, set()).update(name for name in new if new[name] != old.get(name))
+            if resource.type == ResourceType.GROUP:
+                self._warn_of_bounds(resource.name)
         for scope, names in found.items():
             for line in self._lines_of_broker(names) if scope is Scope.BROKER else warnings(scope, names):
                 log.warning("%s config: %s", scope.value, line)
         if Scope.BROKER in found and MIN_INSYNC_REPLICAS in found[Scope.BROKER]:
             self._warn_of_min_isr()
+
+    def _warn_of_bounds(self, group: str) -> None:
+        """Log which values of a group are outside this broker's bounds."""
+        try:
+            described, effective = self.group_config(group).values, self.effective_group_config(group).values
+        except ConfigError:
+            return  # who uses the config says so
+        for name, value in described.items():
+            used = effective[name]
+            if used != value:
+                side = "above this broker's maximum" if value > used else "below this broker's minimum"
+                log.warning("group config: %s of group %r is %s, %s: %s is used", name, group, value, side, used)
 
     def _lines_of_broker(self, names: Iterable[str]) -> Iterator[str]:
         is_without_logins = set(self._protocols.values()).isdisjoint(LOGIN_PROTOCOLS)

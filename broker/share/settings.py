@@ -51,7 +51,7 @@ class ShareSettings:
 
     def _read(self, group_id: str) -> GroupSettings:
         try:
-            config = self._dynamic_config.group_config(group_id)
+            config = self._dynamic_config.effective_group_config(group_id)
         except ConfigError as error:
             log.error("settings of share group %r cannot be used, the defaults hold: %s", group_id, error)
             config = self._dynamic_config.config.group_config()

@@ -67,7 +67,7 @@ class Coordinators:
         )
         self.groups = GroupCoordinator(
             config=config,
-            group_config=dynamic_config.group_config,
+            group_config=dynamic_config.effective_group_config,
             clock=clock,
             sensors=GroupSensors(context.registry),
             replica_manager=manager,

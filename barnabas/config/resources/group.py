@@ -45,6 +45,22 @@ def bounds_of(name: str) -> tuple[str, ...]:
     )
 
 
+def bounded_values(group: GroupConfig, broker_value: Callable[[str], Any]) -> dict[str, int]:
+    """Return what is used instead of own values of a group that are outside the broker's bounds.
+
+    Why: they were set when the bounds were others. Kafka: GroupConfig.evaluate.
+    """
+    found = {}
+    for name, low, high in _GROUP_BOUNDS:
+        if name in group.overrides:
+            value, prefix = group.values[name], f"group.{name.partition('.')[0]}."
+            least = broker_value(prefix + low) if low else value
+            bounded = min(max(value, least), broker_value(prefix + high))
+            if bounded != value:
+                found[name] = bounded
+    return found
+
+
 def check_group(group: GroupConfig, broker_value: Callable[[str], Any]) -> None:
     """Raise ConfigError for values outside the broker's bounds, or that contradict each other."""
     for name, low, high in _GROUP_BOUNDS:

@@ -333,3 +333,35 @@ def test_a_check_may_refuse_a_change(dynamic: DynamicConfig) -> None:
     with pytest.raises(ConfigError, match="too many"):
         dynamic.check_broker_change("", {"log.cleaner.threads": "3"})
     assert dynamic.config.log_cleaner_threads == 1
+
+
+def test_values_of_a_group_are_kept_within_the_bounds_of_the_broker(caplog: pytest.LogCaptureFixture) -> None:
+    # As a file with other bounds, after a restart. Kafka: GroupConfig.evaluate.
+    settings = {
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "h:1",
+        "group.consumer.max.session.timeout.ms": "50000",
+        "group.share.min.record.lock.duration.ms": "20000",
+        "group.streams.max.standby.replicas": "1",
+    }
+    dynamic = DynamicConfig(Config.from_properties(settings, "broker"))
+    texts = {
+        "consumer.session.timeout.ms": "55000",
+        "share.record.lock.duration.ms": "15000",
+        "streams.num.standby.replicas": "2",
+        "share.delivery.count.limit": "4",
+    }
+    dynamic.apply_records([record(GROUP, "g", name, text) for name, text in texts.items()], is_full=False)
+    assert dynamic.group_config("g").consumer_session_timeout_ms == 55_000  # as it is described
+    effective = dynamic.effective_group_config("g")
+    assert effective.consumer_session_timeout_ms == 50_000
+    assert effective.share_record_lock_duration_ms == 20_000
+    assert effective.streams_num_standby_replicas == 1
+    assert effective.share_delivery_count_limit == 4
+    assert effective.consumer_heartbeat_interval_ms == 5_000
+    assert dynamic.effective_group_config("other") == dynamic.group_config("other")
+    assert [each.getMessage() for each in caplog.records] == [
+        "group config: consumer.session.timeout.ms of group 'g' is 55000, above this broker's maximum: 50000 is used",
+        "group config: share.record.lock.duration.ms of group 'g' is 15000, below this broker's minimum: 20000 is used",
+        "group config: streams.num.standby.replicas of group 'g' is 2, above this broker's maximum: 1 is used",
+    ]
