@@ -5,7 +5,7 @@ Request and answer are JSON. The program ends, and its nodes with it, when its i
 | request | does |
 |---|---|
 | `{"do": "plan", "cluster": {...}}` | chooses ports and directories; answers `{"nodes": [...]}` |
-| `{"do": "start"}` | starts all nodes and waits until clients can use them |
+| `{"do": "start"}` | starts all nodes, with the defaults `"properties": {...}`, and waits until clients can use them |
 | `{"do": "add_broker", "id": 0, "properties": {...}}` | plans a broker with these properties; answers with its ports |
 | `{"do": "start_broker", "id": 0}` | starts a broker that was added or stopped, and waits until clients can use it |
 | `{"do": "stop_broker", "id": 0}` | a controlled shutdown |
@@ -53,6 +53,7 @@ STOP_TIMEOUT_MS: Final = 60_000
 ADMIN: Final = ("plain-admin", "plain-admin-secret")  # the users of Kafka's test clusters
 USER: Final = ("plain-user1", "plain-user1-secret")
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PROTOCOLS: Final = "listener.security.protocol.map"
 PERSISTER: Final = "group.share.persister.class.name"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -84,6 +85,7 @@ class Nodes:
     wanted: Wanted
     nodes: dict[int, Node] = field(default_factory=dict)
     given: dict[int, dict[str, str]] = field(default_factory=dict)  # all properties of the brokers that were added
+    defaults: dict[str, str] = field(default_factory=dict)  # of the nodes that `start` starts
     ports: list[int] = field(default_factory=list)
     claim: ClusterDirectory = field(init=False)
     clock: SystemClock = field(default_factory=SystemClock)
@@ -126,7 +128,7 @@ class Nodes:
         protocols = f"{wanted.broker_listener}:{wanted.broker_protocol}"
         protocols += f",{wanted.controller_listener}:{wanted.controller_protocol}"
         defaults = {
-            "listener.security.protocol.map": protocols,
+            PROTOCOLS: protocols,
             "listeners": ",".join(listeners),
             "inter.broker.listener.name": wanted.broker_listener,
             "controller.listener.names": wanted.controller_listener,
@@ -152,7 +154,16 @@ class Nodes:
             defaults |= {"share.coordinator.state.topic.replication.factor": "1"}
             defaults |= {"share.coordinator.state.topic.min.isr": "1"}
         own = wanted.properties_of.get(str(node.node_id), {})
-        return {**defaults, **wanted.properties, **assigned, **own}
+        return {**self._with_defaults(defaults), **wanted.properties, **assigned, **own}
+
+    def _with_defaults(self, defaults: dict[str, str]) -> dict[str, str]:
+        """The defaults of Kafka's test clusters and of the request `start`."""
+        both = {**defaults, **self.defaults}
+        pairs = [pair.strip() for each in (defaults, self.defaults) for pair in each.get(PROTOCOLS, "").split(",")]
+        both[PROTOCOLS] = ",".join(dict.fromkeys(filter(None, pairs)))
+        if "security.inter.broker.protocol" in self.defaults:
+            del both["inter.broker.listener.name"]  # only one of the two may be set
+        return both
 
     def _security(self, node: Node) -> dict[str, str]:
         """The defaults of Kafka's test clusters with SASL_PLAINTEXT, and their users.
@@ -223,8 +234,9 @@ class Nodes:
         path.mkdir()
         (path / FORMATTED).write_bytes(encode_snapshot(0, (), now_ms, control))
 
-    def start(self) -> None:
+    def start(self, defaults: dict[str, str] | None = None) -> None:
         """Start all nodes and wait until clients can use them."""
+        self.defaults = defaults or {}
         for node in (*self.controllers, *(node for node in self.nodes.values() if not node.is_controller)):
             self._start(node)
         self._await([*self.nodes.values()])

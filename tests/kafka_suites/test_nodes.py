@@ -107,3 +107,13 @@ def test_a_test_can_ask_for_tls_by_properties(tmp_path: Path) -> None:
 
 def test_nodes_without_security_are_asked_without_a_login() -> None:
     assert secured_login(WANTED) is None
+
+
+def test_the_controller_of_added_brokers_gets_their_security(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, replace(WANTED, brokers=0))
+    nodes.defaults = {PROTOCOLS: "IN:SSL, CONTROLLER:PLAINTEXT", "security.inter.broker.protocol": "SSL"}
+    found = nodes.properties(nodes.controllers[0])
+    nodes.stop()
+    assert found[PROTOCOLS] == "EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,IN:SSL"
+    assert found["security.inter.broker.protocol"] == "SSL"
+    assert "inter.broker.listener.name" not in found

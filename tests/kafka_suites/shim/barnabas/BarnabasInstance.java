@@ -301,7 +301,9 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
     @Override
     public Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception {
         if (config.brokerSecurityProtocol() != SecurityProtocol.PLAINTEXT) {
-            return leadersDescribed(topic);
+            try (Admin admin = admin()) {
+                return leadersDescribed(admin, topic);
+            }
         }
         MetadataRequest request = new MetadataRequest.Builder(List.of(topic), false).build((short) 9);
         return leadersIn(IntegrationTestUtils.connectAndReceive(request, broker.port()));
@@ -338,9 +340,9 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
         return List.copyOf(response.brokers());
     }
 
-    private Map<Integer, LeaderAndIsr> leadersDescribed(String topic) throws Exception {
+    static Map<Integer, LeaderAndIsr> leadersDescribed(Admin admin, String topic) throws InterruptedException {
         Map<Integer, LeaderAndIsr> found = new TreeMap<>();
-        try (Admin admin = admin()) {
+        try {
             TopicDescription description = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
             for (TopicPartitionInfo each : description.partitions()) {
                 if (each.leader() != null) {

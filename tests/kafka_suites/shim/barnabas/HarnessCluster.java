@@ -11,11 +11,14 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
 import java.util.function.Consumer;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 import kafka.server.QuorumImplementation;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.clients.admin.TopicListing;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.types.Password;
@@ -33,6 +36,9 @@ import scala.Option;
 
 /** The cluster of a test with a QuorumTestHarness: one controller, and brokers as the test makes them. */
 public final class HarnessCluster implements QuorumImplementation, Nodes {
+    private static final Pattern SECURITY = Pattern.compile(
+        "ssl\\.|sasl\\.|listener\\.name\\.|listener\\.security\\.protocol\\.map|inter\\.broker\\.listener\\.name|security\\.inter\\.broker"
+    );
     private final Path directory;
     private final NodesProgram program;
     private final String clusterId;
@@ -51,7 +57,14 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
         wanted.putAll(Map.of("controller_listener", "CONTROLLER", "controller_protocol", protocol.name));
         wanted.putAll(Map.of("properties", texts(properties), "bootstrap", directory.toString()));
         controller = new NodeView(this, program.ask(Map.of("do", "plan", "cluster", wanted)).get("nodes").get(0));
-        program.ask(Map.of("do", "start"));
+    }
+
+    /** The controller connects to brokers, so it starts when their security is known. */
+    private void startController(Map<String, String> broker) {
+        Map<String, String> security = broker.entrySet().stream()
+            .filter(each -> SECURITY.matcher(each.getKey()).lookingAt())
+            .collect(Collectors.toMap(Map.Entry::getKey, Map.Entry::getValue));
+        program.ask(Map.of("do", "start", "properties", security));
         controller.isRunning = true;
     }
 
@@ -94,7 +107,12 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
             throw new InsideTheJvm("the broker's clock");
         }
         int id = config.nodeId();
-        JsonNode node = program.ask(Map.of("do", "add_broker", "id", id, "properties", texts(config.originals())));
+        Map<String, String> properties = texts(config.originals());
+        Logins.addTo(properties);
+        if (!controller.isRunning) {
+            startController(properties);
+        }
+        JsonNode node = program.ask(Map.of("do", "add_broker", "id", id, "properties", properties));
         brokers.put(id, new NodeView(this, node));
         if (startup) {
             startBroker(id);
@@ -130,29 +148,46 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
 
     @Override
     public Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception {
+        if (!broker.hasPlaintext()) {
+            return BarnabasInstance.leadersDescribed(running(broker).admin(), topic);
+        }
         return BarnabasInstance.leadersIn(metadata(broker, List.of(topic)));
     }
 
     @Override
     public List<Node> aliveNodes(NodeView broker) throws Exception {
+        if (!broker.hasPlaintext()) {
+            return List.copyOf(running(broker).admin().describeCluster().nodes().get());
+        }
         return List.copyOf(metadata(broker, List.of()).brokers());
     }
 
     @Override
     public Map<String, Uuid> topicIds(Collection<String> topics) throws Exception {
-        NodeView broker = brokers.values().stream().filter(each -> each.isRunning).findFirst().orElseThrow();
+        NodeView broker = running(brokers.values().iterator().next());
+        if (!broker.hasPlaintext()) {
+            return broker.admin().listTopics(new ListTopicsOptions().listInternal(true)).listings().get().stream()
+                .filter(each -> topics == null || topics.contains(each.name()))
+                .collect(Collectors.toMap(TopicListing::name, TopicListing::topicId));
+        }
         return metadata(broker, topics).topicMetadata().stream().filter(each -> each.error() == Errors.NONE)
             .collect(Collectors.toMap(MetadataResponse.TopicMetadata::topic, MetadataResponse.TopicMetadata::topicId));
     }
 
-    private static MetadataResponse metadata(NodeView broker, Collection<String> topics) throws IOException {
+    /** The broker, or another one that runs: a test may ask for the metadata that a stopped broker had. */
+    private NodeView running(NodeView broker) {
+        return broker.isRunning ? broker : brokers.values().stream().filter(each -> each.isRunning).findFirst().orElseThrow();
+    }
+
+    private MetadataResponse metadata(NodeView broker, Collection<String> topics) throws IOException {
         List<String> names = topics == null ? null : List.copyOf(topics);
         MetadataRequest request = new MetadataRequest.Builder(names, false).build((short) 12);
-        return IntegrationTestUtils.connectAndReceive(request, broker.plaintextPort());
+        return IntegrationTestUtils.connectAndReceive(request, running(broker).plaintextPort());
     }
 
     @Override
     public void shutdown() {
+        brokers.values().forEach(NodeView::close);
         program.end();
         brokers.values().forEach(broker -> broker.isRunning = false);
         try {

@@ -1,11 +1,17 @@
 package barnabas;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 import kafka.cluster.Partition;
 import kafka.network.SocketServer;
@@ -17,9 +23,18 @@ import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 import kafka.server.ReplicaManager;
 import kafka.server.SharedServer;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ConfigEntry.ConfigSource;
+import org.apache.kafka.clients.admin.DescribeProducersOptions;
+import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.requests.ApiError;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.controller.ResultOrError;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
@@ -29,6 +44,8 @@ import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
+import org.apache.kafka.storage.internals.log.LogConfig;
+import org.apache.kafka.storage.internals.log.ProducerStateEntry;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.mockito.Mockito;
 import org.mockito.invocation.InvocationOnMock;
@@ -37,10 +54,16 @@ import scala.Option;
 
 /** One node, in the shape of Kafka's classes: each answers what can be known from outside and refuses the rest. */
 final class NodeView {
+    private static final long DESCRIBED_FOR_NS = 200_000_000;
+    private static final String ADMIN_TIMEOUT_MS = "10000";
     private final Nodes cluster;
     private final JsonNode node;
+    private final LogsView logs = new LogsView(this);
     private final Map<String, String> properties = new HashMap<>();
     volatile boolean isRunning;
+    private final Map<String, String> dynamic = new HashMap<>();
+    private long describedAt = System.nanoTime() - DESCRIBED_FOR_NS;
+    private Admin admin;
 
     NodeView(Nodes cluster, JsonNode node) {
         this.cluster = cluster;
@@ -79,6 +102,111 @@ final class NodeView {
         return node.get("ports").get("PLAINTEXT").asInt();
     }
 
+    boolean hasPlaintext() {
+        return !node.has("ports") || node.get("ports").has("PLAINTEXT");
+    }
+
+    /** A client with the login of the brokers between themselves. */
+    synchronized Admin admin() {
+        if (admin == null) {
+            String listener = properties.getOrDefault("inter.broker.listener.name", properties.get("security.inter.broker.protocol"));
+            String prefix = "listener.name." + listener.toLowerCase(Locale.ROOT) + ".";
+            String protocols = properties.getOrDefault("listener.security.protocol.map", "");
+            String protocol = Arrays.stream(protocols.split("\\s*,\\s*")).filter(each -> each.startsWith(listener + ":"))
+                .map(each -> each.split(":")[1]).findFirst().orElse(listener);
+            String mechanism = properties.getOrDefault("sasl.mechanism.inter.broker.protocol", "GSSAPI");
+            Map<String, Object> settings = new HashMap<>(Map.of(
+                "bootstrap.servers", "localhost:" + boundPort(new ListenerName(listener)),
+                "security.protocol", protocol, "sasl.mechanism", mechanism,
+                "default.api.timeout.ms", ADMIN_TIMEOUT_MS, "request.timeout.ms", ADMIN_TIMEOUT_MS
+            ));
+            properties.forEach((key, value) -> {
+                if (key.startsWith("ssl.") && !value.isEmpty()) {
+                    settings.putIfAbsent(key, value);
+                } else if (key.startsWith(prefix + "ssl.") && !value.isEmpty()) {
+                    settings.put(key.substring(prefix.length()), value);
+                }
+            });
+            String login = properties.get(prefix + mechanism.toLowerCase(Locale.ROOT) + ".sasl.jaas.config");
+            if (login != null) {
+                settings.put("sasl.jaas.config", login);
+            }
+            admin = Admin.create(settings);
+        }
+        return admin;
+    }
+
+    synchronized void close() {
+        if (admin != null) {
+            admin.close(Duration.ZERO);
+            admin = null;
+        }
+    }
+
+    int metricsPort() {
+        int port = Integer.parseInt(properties.getOrDefault("barnabas.metrics.port", "-1"));
+        if (port < 0) {
+            throw new InsideTheJvm("an offset of a log, of a broker without a page of metrics,");
+        }
+        return port;
+    }
+
+    String logDirectories() {
+        return properties.getOrDefault("log.dirs", properties.get("log.dir"));
+    }
+
+    /** The producers of a partition, as this broker describes them. */
+    Map<Long, ProducerStateEntry> producers(TopicPartition partition) throws Exception {
+        DescribeProducersOptions here = new DescribeProducersOptions().brokerId(id());
+        Map<Long, ProducerStateEntry> found = new HashMap<>();
+        for (ProducerState each : admin().describeProducers(List.of(partition), here).partitionResult(partition).get().activeProducers()) {
+            found.put(each.producerId(), new ProducerStateEntry(
+                each.producerId(), (short) each.producerEpoch(), each.coordinatorEpoch().orElse(-1), each.lastTimestamp(),
+                each.currentTransactionStartOffset()
+            ));
+        }
+        return found;
+    }
+
+    /** The settings of the logs of a topic, as this broker describes them. */
+    LogConfig logConfig(String topic) throws Exception {
+        return new LogConfig(settings(topic, each -> true));
+    }
+
+    private Properties settings(String topic, Predicate<ConfigEntry> wanted) throws Exception {
+        return settings(new ConfigResource(ConfigResource.Type.TOPIC, topic), wanted);
+    }
+
+    private Properties settings(ConfigResource resource, Predicate<ConfigEntry> wanted) throws Exception {
+        Properties found = new Properties();
+        admin().describeConfigs(List.of(resource)).all().get().get(resource).entries().stream().filter(wanted)
+            .forEach(each -> found.put(each.name(), each.value()));
+        return found;
+    }
+
+    /** The properties at start, and over them what the broker says was set since. */
+    private synchronized Map<String, String> currentProperties() {
+        if (isBroker() && isRunning && System.nanoTime() - describedAt > DESCRIBED_FOR_NS) {
+            dynamic.clear();
+            try {
+                settings(new ConfigResource(ConfigResource.Type.BROKER, String.valueOf(id())), NodeView::isDynamic)
+                    .forEach((key, value) -> dynamic.put((String) key, (String) value));
+            } catch (Exception error) {
+                // A test may have taken away the rights or the login: then the properties at start are all that is known.
+            }
+            describedAt = System.nanoTime();
+        }
+        Map<String, String> found = new HashMap<>(properties);
+        found.putAll(dynamic);
+        return found;
+    }
+
+    private static boolean isDynamic(ConfigEntry entry) {
+        boolean isSet = entry.source() == ConfigSource.DYNAMIC_BROKER_CONFIG
+            || entry.source() == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG;
+        return isSet && !entry.isSensitive() && entry.value() != null;
+    }
+
     KafkaBroker broker() {
         return view(BrokerServer.class, this::brokerAnswer);
     }
@@ -106,9 +234,27 @@ final class NodeView {
                 Map<String, ResultOrError<Uuid>> found = new HashMap<>();
                 cluster.topicIds(call.getArgument(1)).forEach((name, id) -> found.put(name, new ResultOrError<>(id)));
                 return CompletableFuture.completedFuture(found);
+            case "incrementalAlterConfigs":
+                return alter(call.getArgument(1));
             default:
                 return refused(call);
         }
+    }
+
+    private CompletableFuture<Map<ConfigResource, ApiError>> alter(
+        Map<ConfigResource, Map<String, Map.Entry<AlterConfigOp.OpType, String>>> changes
+    ) {
+        Map<ConfigResource, Collection<AlterConfigOp>> asked = new HashMap<>();
+        changes.forEach((resource, entries) -> asked.put(resource, entries.entrySet().stream()
+            .map(each -> new AlterConfigOp(new ConfigEntry(each.getKey(), each.getValue().getValue()), each.getValue().getKey()))
+            .toList()));
+        Map<ConfigResource, ApiError> found = new HashMap<>();
+        try (Admin controller = Admin.create(Map.of("bootstrap.controllers", "localhost:" + controllerPort()))) {
+            controller.incrementalAlterConfigs(asked).values().forEach((resource, result) ->
+                found.put(resource, result.toCompletionStage().toCompletableFuture()
+                    .handle((done, error) -> error == null ? ApiError.NONE : ApiError.fromThrowable(error)).join()));
+        }
+        return CompletableFuture.completedFuture(found);
     }
 
     /** Tests compare the end of a controller's log with the offset that a broker has applied: both are answered with 0. */
@@ -139,8 +285,10 @@ final class NodeView {
                 return boundPort(call.getArgument(0));
             case "metadataCache":
                 return metadataCache();
+            case "logManager":
+                return logs.manager();
             case "dataPlaneRequestProcessor":
-                return view(KafkaApis.class, apis -> only("metadataCache", apis, this::metadataCache));
+                return view(KafkaApis.class, this::apisAnswer);
             case "groupCoordinator":
                 return view(GroupCoordinator.class, this::coordinatorAnswer);
             case "replicaManager":
@@ -152,10 +300,16 @@ final class NodeView {
         }
     }
 
+    private Object apisAnswer(InvocationOnMock call) {
+        return call.getMethod().getName().equals("clusterId")
+            ? cluster.clusterId()
+            : only("metadataCache", call, this::metadataCache);
+    }
+
     private Object common(InvocationOnMock call) {
         switch (call.getMethod().getName()) {
             case "config":
-                return new KafkaConfig(properties, false);
+                return new KafkaConfig(currentProperties(), false);
             case "clusterId":
                 return cluster.clusterId();
             case "socketServer":
@@ -180,6 +334,12 @@ final class NodeView {
         if (call.getMethod().getName().equals("getAliveBrokerNodes")) {
             return cluster.aliveNodes(this);
         }
+        if (call.getMethod().getName().equals("getTopicId")) {
+            return cluster.topicIds(List.of(call.<String>getArgument(0))).getOrDefault(call.getArgument(0), Uuid.ZERO_UUID);
+        }
+        if (call.getMethod().getName().equals("topicConfig")) {
+            return settings(call.<String>getArgument(0), each -> each.source() == ConfigSource.DYNAMIC_TOPIC_CONFIG);
+        }
         boolean namesTopic = call.getArguments().length > 0 && call.getArgument(0) instanceof String;
         Map<Integer, LeaderAndIsr> known = namesTopic ? cluster.leaders(this, call.getArgument(0)) : Map.of();
         switch (namesTopic ? call.getMethod().getName() : "") {
@@ -189,12 +349,23 @@ final class NodeView {
                 return !known.isEmpty();
             case "getLeaderAndIsr":
                 return Optional.ofNullable(known.get(call.<Integer>getArgument(1)));
+            case "getPartitionLeaderEndpoint":
+                return leaderNode(known.get(call.<Integer>getArgument(1)));
             default:
                 return refused(call);
         }
     }
 
+    private Optional<Node> leaderNode(LeaderAndIsr known) throws Exception {
+        return known == null
+            ? Optional.empty()
+            : cluster.aliveNodes(this).stream().filter(each -> each.id() == known.leader()).findFirst();
+    }
+
     private Object replicasAnswer(InvocationOnMock call) throws Exception {
+        if (call.getMethod().getName().equals("localLog")) {
+            return logs.log(call.getArgument(0), false);
+        }
         if (!call.getMethod().getName().equals("onlinePartition")) {
             return refused(call);
         }
@@ -239,13 +410,13 @@ final class NodeView {
         return listener.value().equals(properties.get("controller.listener.names")) ? controllerPort() : port();
     }
 
-    private static Object refused(InvocationOnMock call) {
+    static Object refused(InvocationOnMock call) {
         String type = call.getMethod().getDeclaringClass().getSimpleName();
         throw new InsideTheJvm(type + "." + call.getMethod().getName());
     }
 
     /** An object of a class of Kafka's whose every method is answered here; Object's own methods stay. */
-    private static <T> T view(Class<T> type, Answer<?> answer) {
+    static <T> T view(Class<T> type, Answer<?> answer) {
         return Mockito.mock(type, Mockito.withSettings().stubOnly().defaultAnswer(call -> {
             String name = call.getMethod().getName();
             boolean isObjects = name.equals("toString") || name.equals("hashCode") || name.equals("equals");

@@ -14,6 +14,7 @@ import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.metadata.storage.Formatter;
 import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.common.TransactionVersion;
 import org.apache.kafka.server.fault.MockFaultHandler;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -123,7 +124,7 @@ public abstract class QuorumTestHarness implements Logging {
         properties.setProperty("log.segment.delete.delay.ms", "1000");
         try {
             implementation = new HarnessCluster(
-                properties, controllerListenerSecurityProtocol(), metadataVersion(), this::addFormatterSettings
+                properties, controllerListenerSecurityProtocol(), metadataVersion(), this::addSettings
             );
         } catch (RuntimeException error) {
             throw error;
@@ -153,6 +154,13 @@ public abstract class QuorumTestHarness implements Logging {
     }
 
     public void addFormatterSettings(Formatter formatter) { }
+
+    private void addSettings(Formatter formatter) {
+        boolean isNewest = TestInfoUtils.isTransactionV2Enabled(testInfo);
+        TransactionVersion version = isNewest ? TransactionVersion.TV_2 : TransactionVersion.TV_1;
+        formatter.setFeatureLevel(TransactionVersion.FEATURE_NAME, version.featureLevel());
+        addFormatterSettings(formatter);
+    }
 
     public Seq<SecurityProtocol> extraControllerSecurityProtocols() {
         return CollectionConverters.asScala(java.util.List.of());
