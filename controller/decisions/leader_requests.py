@@ -19,6 +19,14 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 #: The number of partitions that a request may name; most of them need no election.
 NAMED_MAX: Final = 100_000
+# In Kafka's words: tools print them.
+_NOT_NEEDED: Final = Failure(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+_NO_PREFERRED_LEADER: Final = Failure(
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+)
+_NO_ELIGIBLE_LEADER: Final = Failure(
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+)
 
 
 def elect_leaders(view: View, request: wire.ElectLeadersRequest) -> Decision[wire.ElectLeadersResponse]:
@@ -60,11 +68,10 @@ def _elect_one(view: View, name: str, index: int, election_type: int) -> tuple[F
     is_unclean = election_type == UNCLEAN
     has_wanted = partition.leader != NO_LEADER if is_unclean else partition.leader == partition.preferred_leader
     if has_wanted:
-        return Failure(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."), None
+        return _NOT_NEEDED, None
     target = Target(election=Election.UNCLEAN if is_unclean else Election.PREFERRED)
     key = PartitionKey(topic.id, index)
     record = change_partition(view, key, partition, target)
     if record is not None:
         return Failure(ErrorCode.NONE), record
-    code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if is_unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    return Failure(code, code.message), None
+    return _NO_ELIGIBLE_LEADER if is_unclean else _NO_PREFERRED_LEADER, None

@@ -39,12 +39,22 @@ def test_preferred_elections(rig: Rig) -> None:
     assert elect(rig, PREFERRED, ("x", 0)) == {("x", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_an_election_that_is_not_needed_has_the_words_of_apache_kafka(rig: Rig) -> None:
-    topics = [wire.TopicPartitions(topic="t", partitions=[1])]
-    request = wire.ElectLeadersRequest(election_type=PREFERRED, topic_partitions=topics)
+@pytest.mark.parametrize(
+    ("kind", "topic", "index", "words"),
+    [
+        (PREFERRED, "t", 1, "Leader election not needed for topic partition."),
+        (PREFERRED, "t", 0, "The preferred leader was not available."),
+        (UNCLEAN, "u", 0, "Eligible topic partition leaders are not available."),
+    ],
+)
+def test_an_election_that_is_not_held_has_the_words_of_apache_kafka(
+    rig: Rig, kind: int, topic: str, index: int, words: str
+) -> None:
+    topics = [wire.TopicPartitions(topic=topic, partitions=[index])]
+    request = wire.ElectLeadersRequest(election_type=kind, topic_partitions=topics)
     response = rig.decide(lambda view: elect_leaders(view, request))
     (result,) = response.replica_election_results[0].partition_result
-    assert result.error_message == "Leader election not needed for topic partition."
+    assert result.error_message == words
 
 
 def test_unclean_elections(rig: Rig) -> None:
