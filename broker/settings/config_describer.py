@@ -3,7 +3,7 @@
 A value has synonyms: the places that could define it, the strongest first. The first one defines it. For a broker key
 these are: this broker's dynamic config, the dynamic config of all brokers, the file, the default. For a topic or group
 key: the resource's own config, then the synonyms of the corresponding broker key. As in Kafka, another unit of a key
-(log.retention.hours) counts only after the key itself is found somewhere.
+(log.retention.hours), and the key behind that of a listener, count only after the key itself is found somewhere.
 
 Threads: any.
 Source: ConfigHelper (Kafka 4.3), KIP-226, KIP-524, KIP-569.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.broker.settings.dynamic_config import synonyms_of
 from barnabas.common import logs
+from barnabas.config.listeners import base_name
 from barnabas.config.resources.client_metrics import CLIENT_METRICS_KEYS
 from barnabas.config.secrets.sensitive import AUTHORIZER_KEYS, broker_row
 from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 
 #: The keys that every broker has: Kafka's brokers do not know those of the authorizer.
 _OWN_KEYS: Final = {name: key for name, key in BROKER_KEYS.items() if name not in AUTHORIZER_KEYS}
+
+
+#: Keys of one mechanism of a listener that have the plain key as a synonym. Kafka: LISTENER_MECHANISM_CONFIGS.
+_MECHANISM_KEYS: Final = frozenset(
+    {
+        "connections.max.reauth.ms",
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.server.callback.handler.class",
+    }
+)
 
 
 class Source(IntEnum):
@@ -172,21 +185,28 @@ class ConfigDescriber:
         """
         key = None if name in AUTHORIZER_KEYS else broker_row(name)
         is_hidden = key is None or key.sensitive
+        names = [name] if key is None or not _is_for(name, key.name) else [name, key.name]
         places = (
             (self._dynamic.broker_overrides(), Source.DYNAMIC_BROKER),
             (self._dynamic.cluster_overrides(), Source.DYNAMIC_DEFAULT_BROKER),
             (self._dynamic.static(), Source.STATIC_BROKER),
+            (_default_texts(names[1:]), Source.DEFAULT),
         )
-        synonyms = tuple(
-            Synonym(name, None if is_hidden else texts[name], source) for texts, source in places if name in texts
-        )
+        synonyms = [
+            Synonym(each, None if is_hidden else texts[each], source)
+            for texts, source in places
+            for each in names
+            if each in texts
+        ]
+        while synonyms[0].name != name:  # as in Kafka, a base key counts only after the key itself
+            del synonyms[0]
         return Entry(
             name,
             None if is_hidden else text,
             synonyms[0].source,
             is_sensitive=is_hidden,
             is_read_only=name not in DYNAMIC_KEYS,
-            synonyms=synonyms,
+            synonyms=tuple(synonyms),
             type=0 if key is None else int(key.type),
             doc=None if key is None else key.doc,
         )
@@ -219,6 +239,11 @@ class ConfigDescriber:
             for name in names
             if name in texts
         ]
+
+
+def _is_for(name: str, base: str) -> bool:
+    """Return whether `base` is the key behind that of one listener, or of one mechanism of a listener."""
+    return name != base and (base_name(name) == base or base in _MECHANISM_KEYS)
 
 
 def _default_texts(names: Iterable[str]) -> dict[str, str]:

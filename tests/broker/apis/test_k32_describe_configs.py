@@ -145,12 +145,28 @@ def test_keys_without_a_table_entry() -> None:
     throttle = one(services, ResourceType.BROKER, "1", "leader.replication.throttled.rate")
     assert (throttle.value, throttle.read_only, places(throttle)) == ("500", False, [(throttle.name, "500", 2)])
     of_listener = "listener.name.plaintext.max.connections"
-    for resource in ("", "1"):
+    for resource, base in (("", []), ("1", [("max.connections", "2147483647", 5)])):
         config = one(services, ResourceType.BROKER, resource, of_listener)
-        assert (config.value, config.is_sensitive, places(config)) == ("50", False, [(of_listener, "50", 3)])
+        assert (config.value, config.is_sensitive, places(config)) == ("50", False, [(of_listener, "50", 3), *base])
     unknown = one(services, ResourceType.BROKER, "1", "my.own.key")
     assert (unknown.value, unknown.is_sensitive, places(unknown)) == (None, True, [("my.own.key", None, 2)])
     assert (config.read_only, unknown.read_only) == (True, True)
+
+
+def test_the_key_of_all_listeners_is_a_synonym_of_that_of_one_listener() -> None:
+    """Kafka: DynamicBrokerConfig.brokerConfigSynonyms, and DynamicBrokerReconfigurationTest."""
+    of_listener = "listener.name.plaintext.max.connections"
+    services = make_services(**{of_listener: "50", "max.connections": "60"})
+    expected = [(of_listener, "50", 4), ("max.connections", "60", 4), ("max.connections", "2147483647", 5)]
+    assert places(one(services, ResourceType.BROKER, "1", of_listener)) == expected
+    set_configs(services, ResourceType.BROKER, "1", max_connections="70")  # stronger, and not used: not the first
+    assert places(one(services, ResourceType.BROKER, "1", of_listener)) == expected
+    of_mechanism = "listener.name.outside.scram-sha-256.connections.max.reauth.ms"
+    set_configs(services, ResourceType.BROKER, "1", **{of_mechanism: "7"})
+    assert places(one(services, ResourceType.BROKER, "1", of_mechanism)) == [
+        (of_mechanism, "7", 2),
+        ("connections.max.reauth.ms", "0", 5),
+    ]
 
 
 def test_secrets_stay_secret() -> None:
