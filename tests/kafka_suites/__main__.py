@@ -2,9 +2,9 @@
 
     python -m tests.kafka_suites [--only PATTERN] [--target apache] [--into DIRECTORY]
 
-A test that fails runs a second time, alone. A test of cannot_pass.txt may fail. Two kinds are counted separately: what
-asks for an object of Kafka's JVM, and what names a class that the broker should load. Anything else is a finding: the
-last lines name it, and the exit code is 1.
+A test that fails runs a second time, alone. A test of cannot_pass.txt may fail, and is left out if it ends the JVM. Two
+kinds are counted separately: what asks for an object of Kafka's JVM, and what names a class that the broker should
+load. Anything else is a finding: the last lines name it, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.kafka_suites.results import FAILED, PASSED, Result, findings, read_list
+from tests.kafka_suites.results import FAILED, PASSED, Result, findings, leave_out, read_list
 from tests.kafka_suites.suite import HERE, classes_with_tests, run, runtime
 from tests.support.kafka.kafka_jars import KafkaRuntime, KafkaRuntimeError
 
@@ -31,25 +31,32 @@ def main() -> int:
     arguments = parser.parse_args()
     into = arguments.into or Path(tempfile.mkdtemp(prefix="kafka-suites-"))
     print(f"output and reports: {into}", flush=True)
+    cannot_pass = read_list((HERE / "cannot_pass.txt").read_text()) if arguments.target == "barnabas" else {}
     try:
         jars = runtime()
         classes = [name for name in classes_with_tests(jars) if fnmatch.fnmatchcase(name, arguments.only)]
         results = [
             result
             for name in classes
-            for result in _run_class(jars, name, into.resolve() / name, is_apache=arguments.target == "apache")
+            for result in _run_class(
+                jars, name, into.resolve() / name, leave_out(cannot_pass), is_apache=arguments.target == "apache"
+            )
         ]
     except KafkaRuntimeError as error:
         sys.exit(str(error))
-    cannot_pass = read_list((HERE / "cannot_pass.txt").read_text()) if arguments.target == "barnabas" else {}
     found = findings(results, cannot_pass, classes)
     print("\n".join([_counts(results), *found]))
     return 1 if found or not results else 0
 
 
-def _run_class(jars: KafkaRuntime, name: str, directory: Path, *, is_apache: bool) -> list[Result]:
-    """Run a class, then each test of it that failed a second time."""
-    results = run(jars, ["-c", name], directory, is_apache=is_apache)
+def _run_class(jars: KafkaRuntime, name: str, directory: Path, left_out: list[str], *, is_apache: bool) -> list[Result]:
+    """Run a class but for the tests that are left out, then each test of it that failed a second time."""
+    classes_and_methods = (test.rpartition(".") for test in left_out)
+    patterns = [
+        f"^{re.escape(owner)}#{re.escape(method)}$" for owner, _, method in classes_and_methods if owner == name
+    ]
+    exclusions = [option for pattern in patterns for option in ("--exclude-methodname", pattern)]
+    results = run(jars, ["-c", name, *exclusions], directory, is_apache=is_apache)
     print(f"{name}: {_counts(results) or 'no results'}", flush=True)
     for test in {result.test for result in results if result.outcome == FAILED}:
         method = test.rpartition(".")[2]

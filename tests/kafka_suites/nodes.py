@@ -5,7 +5,7 @@ Request and answer are JSON. The program ends, and its nodes with it, when its i
 | request | does |
 |---|---|
 | `{"do": "plan", "cluster": {...}}` | chooses ports and directories; answers `{"nodes": [...]}` |
-| `{"do": "start"}` | starts all nodes, with the defaults `"properties": {...}`, and waits until clients can use them |
+| `{"do": "start"}` | starts what was planned, with `"properties": {...}` as defaults; waits until clients can use it |
 | `{"do": "add_broker", "id": 0, "properties": {...}}` | plans a broker with these properties; answers with its ports |
 | `{"do": "start_broker", "id": 0}` | starts a broker that was added or stopped, and waits until clients can use it |
 | `{"do": "stop_broker", "id": 0}` | a controlled shutdown |
@@ -161,8 +161,6 @@ class Nodes:
         both = {**defaults, **self.defaults}
         pairs = [pair.strip() for each in (defaults, self.defaults) for pair in each.get(PROTOCOLS, "").split(",")]
         both[PROTOCOLS] = ",".join(dict.fromkeys(filter(None, pairs)))
-        if "security.inter.broker.protocol" in self.defaults:
-            del both["inter.broker.listener.name"]  # only one of the two may be set
         return both
 
     def _security(self, node: Node) -> dict[str, str]:
@@ -235,11 +233,12 @@ class Nodes:
         (path / FORMATTED).write_bytes(encode_snapshot(0, (), now_ms, control))
 
     def start(self, defaults: dict[str, str] | None = None) -> None:
-        """Start all nodes and wait until clients can use them."""
+        """Start all nodes but those that were added, and wait until clients can use them."""
         self.defaults = defaults or {}
-        for node in (*self.controllers, *(node for node in self.nodes.values() if not node.is_controller)):
+        planned = [node for node in self.nodes.values() if node.node_id not in self.given]
+        for node in sorted(planned, key=lambda node: not node.is_controller):
             self._start(node)
-        self._await([*self.nodes.values()])
+        self._await(planned)
 
     def add_broker(self, number: int, properties: dict[str, str]) -> dict[str, Any]:
         """Plan a broker with all its properties; each of its listeners with port 0 gets one."""

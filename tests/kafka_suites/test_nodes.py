@@ -111,9 +111,8 @@ def test_nodes_without_security_are_asked_without_a_login() -> None:
 
 def test_the_controller_of_added_brokers_gets_their_security(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, replace(WANTED, brokers=0))
-    nodes.defaults = {PROTOCOLS: "IN:SSL, CONTROLLER:PLAINTEXT", "security.inter.broker.protocol": "SSL"}
+    nodes.defaults = {PROTOCOLS: "IN:SSL", "inter.broker.listener.name": "IN"}
     found = nodes.properties(nodes.controllers[0])
     nodes.stop()
     assert found[PROTOCOLS] == "EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,IN:SSL"
-    assert found["security.inter.broker.protocol"] == "SSL"
-    assert "inter.broker.listener.name" not in found
+    assert found["inter.broker.listener.name"] == "IN"

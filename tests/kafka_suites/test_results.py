@@ -14,6 +14,7 @@ from tests.kafka_suites.results import (
     SKIPPED,
     Result,
     findings,
+    leave_out,
     read_list,
     read_report,
 )
@@ -109,6 +110,12 @@ def test_finds_entries_that_are_not_true() -> None:
         "org.Consumer.testA is in the list, but did not fail",
         "org.Consumer.testGone is in the list, but does not exist",
     ]
+
+
+def test_a_test_that_ends_the_jvm_is_left_out_and_is_no_finding() -> None:
+    listed = {"org.Consumer.testA": "ends the JVM: its command fails", "org.Consumer.testB": "other"}
+    assert leave_out(listed) == ["org.Consumer.testA"]
+    assert findings([result("testB", FAILED)], listed, ["org.Consumer"]) == []
 
 
 def test_an_entry_is_true_if_one_invocation_fails() -> None:

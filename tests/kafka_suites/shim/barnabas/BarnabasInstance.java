@@ -283,7 +283,7 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
         waitForCondition(() -> knowEverywhere(topic, 0), WAIT_MS, topic + " is still known");
     }
 
-    /** Whether every running broker knows a topic with so many partitions that have a leader; 0: does not know it. */
+    /** Whether every running broker knows a topic with so many partitions; 0: does not know it. */
     private boolean knowEverywhere(String topic, int partitions) throws Exception {
         for (NodeView broker : brokers.values()) {
             if (broker.isRunning && leaders(broker, topic).size() != partitions) {
@@ -314,10 +314,11 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
         for (MetadataResponse.TopicMetadata each : response.topicMetadata()) {
             for (MetadataResponse.PartitionMetadata partition : each.partitionMetadata()) {
                 int epoch = partition.leaderEpoch.orElse(-1);
-                partition.leaderId.ifPresent(leader -> found.put(
+                int leader = partition.leaderId.orElse(LeaderAndIsr.NO_LEADER);
+                found.put(
                     partition.partition(),
                     new LeaderAndIsr(leader, epoch, partition.inSyncReplicaIds, LeaderRecoveryState.RECOVERED, -1)
-                ));
+                );
             }
         }
         return found;
@@ -345,9 +346,8 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
         try {
             TopicDescription description = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
             for (TopicPartitionInfo each : description.partitions()) {
-                if (each.leader() != null) {
-                    found.put(each.partition(), new LeaderAndIsr(each.leader().id(), each.isr().stream().map(Node::id).toList()));
-                }
+                int leader = each.leader() == null ? LeaderAndIsr.NO_LEADER : each.leader().id();
+                found.put(each.partition(), new LeaderAndIsr(leader, each.isr().stream().map(Node::id).toList()));
             }
         } catch (ExecutionException error) {
             return Map.of();

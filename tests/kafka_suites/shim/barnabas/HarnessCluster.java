@@ -11,7 +11,6 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
 import java.util.function.Consumer;
-import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
@@ -36,9 +35,6 @@ import scala.Option;
 
 /** The cluster of a test with a QuorumTestHarness: one controller, and brokers as the test makes them. */
 public final class HarnessCluster implements QuorumImplementation, Nodes {
-    private static final Pattern SECURITY = Pattern.compile(
-        "ssl\\.|sasl\\.|listener\\.name\\.|listener\\.security\\.protocol\\.map|inter\\.broker\\.listener\\.name|security\\.inter\\.broker"
-    );
     private final Path directory;
     private final NodesProgram program;
     private final String clusterId;
@@ -59,12 +55,9 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
         controller = new NodeView(this, program.ask(Map.of("do", "plan", "cluster", wanted)).get("nodes").get(0));
     }
 
-    /** The controller connects to brokers, so it starts when their security is known. */
-    private void startController(Map<String, String> broker) {
-        Map<String, String> security = broker.entrySet().stream()
-            .filter(each -> SECURITY.matcher(each.getKey()).lookingAt())
-            .collect(Collectors.toMap(Map.Entry::getKey, Map.Entry::getValue));
-        program.ask(Map.of("do", "start", "properties", security));
+    /** The controller connects to brokers, so it starts when the security of the listener between them is known. */
+    private void startController(NodeView broker) {
+        program.ask(Map.of("do", "start", "properties", broker.securityBetweenBrokers()));
         controller.isRunning = true;
     }
 
@@ -109,11 +102,11 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
         int id = config.nodeId();
         Map<String, String> properties = texts(config.originals());
         Logins.addTo(properties);
-        if (!controller.isRunning) {
-            startController(properties);
-        }
         JsonNode node = program.ask(Map.of("do", "add_broker", "id", id, "properties", properties));
         brokers.put(id, new NodeView(this, node));
+        if (!controller.isRunning) {
+            startController(brokers.get(id));
+        }
         if (startup) {
             startBroker(id);
         }

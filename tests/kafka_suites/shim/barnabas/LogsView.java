@@ -11,6 +11,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import kafka.log.LogManager;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.mockito.invocation.InvocationOnMock;
@@ -35,6 +36,8 @@ final class LogsView {
                 return false;
             case "getLog":
                 return log(call.getArgument(0), call.getArguments().length > 1 && call.<Boolean>getArgument(1));
+            case "currentDefaultConfig":
+                return new LogConfig(node.config().extractLogConfigMap());
             case "liveLogDirs":
                 return CollectionConverters.asScala(directories()).toSeq();
             default:

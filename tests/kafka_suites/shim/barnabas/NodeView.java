@@ -106,28 +106,52 @@ final class NodeView {
         return !node.has("ports") || node.get("ports").has("PLAINTEXT");
     }
 
+    private String listenerBetweenBrokers() {
+        return properties.getOrDefault("inter.broker.listener.name", properties.get("security.inter.broker.protocol"));
+    }
+
+    private String protocolBetweenBrokers() {
+        String pairs = properties.getOrDefault("listener.security.protocol.map", "");
+        return Arrays.stream(pairs.split("\\s*,\\s*"))
+            .filter(each -> each.startsWith(listenerBetweenBrokers() + ":")).map(each -> each.split(":")[1])
+            .findFirst().orElse(listenerBetweenBrokers());
+    }
+
+    /** The properties with which another node connects to this broker. */
+    Map<String, String> securityBetweenBrokers() {
+        String own = "listener.name." + listenerBetweenBrokers().toLowerCase(Locale.ROOT) + ".";
+        boolean hasLogins = protocolBetweenBrokers().startsWith("SASL");
+        Map<String, String> found = new HashMap<>(Map.of(
+            "inter.broker.listener.name", listenerBetweenBrokers(),
+            "listener.security.protocol.map", listenerBetweenBrokers() + ":" + protocolBetweenBrokers()
+        ));
+        properties.forEach((key, value) -> {
+            if (key.startsWith("ssl.") || key.startsWith(own) || (hasLogins && key.startsWith("sasl."))) {
+                found.put(key, value);
+            }
+        });
+        return found;
+    }
+
     /** A client with the login of the brokers between themselves. */
     synchronized Admin admin() {
         if (admin == null) {
-            String listener = properties.getOrDefault("inter.broker.listener.name", properties.get("security.inter.broker.protocol"));
-            String prefix = "listener.name." + listener.toLowerCase(Locale.ROOT) + ".";
-            String protocols = properties.getOrDefault("listener.security.protocol.map", "");
-            String protocol = Arrays.stream(protocols.split("\\s*,\\s*")).filter(each -> each.startsWith(listener + ":"))
-                .map(each -> each.split(":")[1]).findFirst().orElse(listener);
             String mechanism = properties.getOrDefault("sasl.mechanism.inter.broker.protocol", "GSSAPI");
             Map<String, Object> settings = new HashMap<>(Map.of(
-                "bootstrap.servers", "localhost:" + boundPort(new ListenerName(listener)),
-                "security.protocol", protocol, "sasl.mechanism", mechanism,
+                "bootstrap.servers", "localhost:" + boundPort(new ListenerName(listenerBetweenBrokers())),
+                "security.protocol", protocolBetweenBrokers(), "sasl.mechanism", mechanism,
                 "default.api.timeout.ms", ADMIN_TIMEOUT_MS, "request.timeout.ms", ADMIN_TIMEOUT_MS
             ));
-            properties.forEach((key, value) -> {
+            String own = "listener.name." + listenerBetweenBrokers().toLowerCase(Locale.ROOT) + ".";
+            Map<String, String> security = securityBetweenBrokers();
+            security.forEach((key, value) -> {
                 if (key.startsWith("ssl.") && !value.isEmpty()) {
-                    settings.putIfAbsent(key, value);
-                } else if (key.startsWith(prefix + "ssl.") && !value.isEmpty()) {
-                    settings.put(key.substring(prefix.length()), value);
+                    settings.put(key, security.getOrDefault(own + key, value));
+                } else if (key.startsWith(own + "ssl.") && !value.isEmpty()) {
+                    settings.put(key.substring(own.length()), value);
                 }
             });
-            String login = properties.get(prefix + mechanism.toLowerCase(Locale.ROOT) + ".sasl.jaas.config");
+            String login = properties.get(own + mechanism.toLowerCase(Locale.ROOT) + ".sasl.jaas.config");
             if (login != null) {
                 settings.put("sasl.jaas.config", login);
             }
@@ -170,7 +194,8 @@ final class NodeView {
 
     /** The settings of the logs of a topic, as this broker describes them. */
     LogConfig logConfig(String topic) throws Exception {
-        return new LogConfig(settings(topic, each -> true));
+        Properties own = settings(topic, each -> each.source() == ConfigSource.DYNAMIC_TOPIC_CONFIG);
+        return new LogConfig(settings(topic, each -> true), own.stringPropertyNames());
     }
 
     private Properties settings(String topic, Predicate<ConfigEntry> wanted) throws Exception {
@@ -199,6 +224,10 @@ final class NodeView {
         Map<String, String> found = new HashMap<>(properties);
         found.putAll(dynamic);
         return found;
+    }
+
+    KafkaConfig config() {
+        return new KafkaConfig(currentProperties(), false);
     }
 
     private static boolean isDynamic(ConfigEntry entry) {
@@ -309,7 +338,7 @@ final class NodeView {
     private Object common(InvocationOnMock call) {
         switch (call.getMethod().getName()) {
             case "config":
-                return new KafkaConfig(currentProperties(), false);
+                return config();
             case "clusterId":
                 return cluster.clusterId();
             case "socketServer":
@@ -357,9 +386,11 @@ final class NodeView {
     }
 
     private Optional<Node> leaderNode(LeaderAndIsr known) throws Exception {
-        return known == null
-            ? Optional.empty()
-            : cluster.aliveNodes(this).stream().filter(each -> each.id() == known.leader()).findFirst();
+        if (known == null) {
+            return Optional.empty();
+        }
+        Optional<Node> alive = cluster.aliveNodes(this).stream().filter(each -> each.id() == known.leader()).findFirst();
+        return Optional.of(alive.orElse(Node.noNode()));
     }
 
     private Object replicasAnswer(InvocationOnMock call) throws Exception {

@@ -20,7 +20,7 @@ interface Nodes {
     /** The brokers that a broker knows and that live. */
     List<Node> aliveNodes(NodeView broker) throws Exception;
 
-    /** What a broker knows of a topic's partitions that have a leader. */
+    /** What a broker knows of a topic's partitions. */
     Map<Integer, LeaderAndIsr> leaders(NodeView broker, String topic) throws Exception;
 
     /** The ids of these topics; null: of all topics. */
