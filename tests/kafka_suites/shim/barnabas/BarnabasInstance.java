@@ -20,7 +20,9 @@ import java.util.stream.Collectors;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.admin.TopicListing;
 import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartitionInfo;
@@ -325,8 +327,17 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
     }
 
     @Override
-    public Map<String, Uuid> topicIds(Collection<String> topics) {
-        throw new InsideTheJvm("the controller");
+    public Map<String, Uuid> topicIds(Collection<String> topics) throws Exception {
+        try (Admin admin = admin()) {
+            return topicIds(admin, topics);
+        }
+    }
+
+    /** The ids of these topics; null: of all topics. */
+    static Map<String, Uuid> topicIds(Admin admin, Collection<String> topics) throws Exception {
+        return admin.listTopics(new ListTopicsOptions().listInternal(true)).listings().get().stream()
+            .filter(each -> topics == null || topics.contains(each.name()))
+            .collect(Collectors.toMap(TopicListing::name, TopicListing::topicId));
     }
 
     @Override

@@ -16,12 +16,9 @@ import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 import kafka.server.QuorumImplementation;
-import org.apache.kafka.clients.admin.ListTopicsOptions;
-import org.apache.kafka.clients.admin.TopicListing;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.types.Password;
-import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.MetadataRequest;
 import org.apache.kafka.common.requests.MetadataResponse;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
@@ -81,7 +78,8 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
         return found;
     }
 
-    private static String text(Object value) {
+    /** What a properties file has for a value. */
+    static String text(Object value) {
         if (value instanceof Password) {
             return ((Password) value).value();
         }
@@ -157,14 +155,7 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
 
     @Override
     public Map<String, Uuid> topicIds(Collection<String> topics) throws Exception {
-        NodeView broker = running(brokers.values().iterator().next());
-        if (!broker.hasPlaintext()) {
-            return broker.admin().listTopics(new ListTopicsOptions().listInternal(true)).listings().get().stream()
-                .filter(each -> topics == null || topics.contains(each.name()))
-                .collect(Collectors.toMap(TopicListing::name, TopicListing::topicId));
-        }
-        return metadata(broker, topics).topicMetadata().stream().filter(each -> each.error() == Errors.NONE)
-            .collect(Collectors.toMap(MetadataResponse.TopicMetadata::topic, MetadataResponse.TopicMetadata::topicId));
+        return BarnabasInstance.topicIds(running(brokers.values().iterator().next()).admin(), topics);
     }
 
     /** The broker, or another one that runs: a test may ask for the metadata that a stopped broker had. */
@@ -172,9 +163,8 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
         return broker.isRunning ? broker : brokers.values().stream().filter(each -> each.isRunning).findFirst().orElseThrow();
     }
 
-    private MetadataResponse metadata(NodeView broker, Collection<String> topics) throws IOException {
-        List<String> names = topics == null ? null : List.copyOf(topics);
-        MetadataRequest request = new MetadataRequest.Builder(names, false).build((short) 12);
+    private MetadataResponse metadata(NodeView broker, List<String> topics) throws IOException {
+        MetadataRequest request = new MetadataRequest.Builder(topics, false).build((short) 12);
         return IntegrationTestUtils.connectAndReceive(request, running(broker).plaintextPort());
     }
 

@@ -195,7 +195,10 @@ final class NodeView {
     /** The settings of the logs of a topic, as this broker describes them. */
     LogConfig logConfig(String topic) throws Exception {
         Properties own = settings(topic, each -> each.source() == ConfigSource.DYNAMIC_TOPIC_CONFIG);
-        return new LogConfig(settings(topic, each -> true), own.stringPropertyNames());
+        Properties all = settings(topic, each -> true);
+        // Why: tests compare the values of Kafka's log with those of the broker, which have types.
+        config().extractLogConfigMap().forEach((key, typed) -> all.replace(key, HarnessCluster.text(typed), typed));
+        return new LogConfig(all, own.stringPropertyNames());
     }
 
     private Properties settings(String topic, Predicate<ConfigEntry> wanted) throws Exception {
