@@ -138,6 +138,7 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
             return;
         }
         isStopped = true;
+        brokers.values().forEach(NodeView::close);
         if (program != null) {
             program.end();
         }
