@@ -12,6 +12,7 @@ import java.util.regex.Pattern;
 import kafka.log.LogManager;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.storage.internals.log.LogConfig;
+import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.mockito.invocation.InvocationOnMock;
@@ -76,6 +77,8 @@ final class LogsView {
                 return offset("logstartoffset", partition);
             case "logEndOffset":
                 return offset("logendoffset", partition);
+            case "logSegments":
+                return Arrays.stream(directory.listFiles((parent, name) -> name.endsWith(".log"))).map(LogsView::segment).toList();
             case "config":
                 return node.logConfig(partition.topic());
             case "producerStateManager":
@@ -83,6 +86,10 @@ final class LogsView {
             default:
                 return NodeView.refused(call);
         }
+    }
+
+    private static LogSegment segment(File file) {
+        return NodeView.view(LogSegment.class, call -> NodeView.only("size", call, () -> (int) file.length()));
     }
 
     private Object producersAnswer(InvocationOnMock call, TopicPartition partition) throws Exception {

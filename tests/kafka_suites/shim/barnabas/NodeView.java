@@ -433,7 +433,7 @@ final class NodeView {
         });
     }
 
-    private static Object only(String method, InvocationOnMock call, Supplier<?> answer) {
+    static Object only(String method, InvocationOnMock call, Supplier<?> answer) {
         return call.getMethod().getName().equals(method) ? answer.get() : refused(call);
     }
 
