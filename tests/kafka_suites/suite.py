@@ -45,7 +45,8 @@ _CONSTANT_SIZES: Final = {
     1: 3, 3: 5, 4: 5, 5: 9, 6: 9, 7: 3, 8: 3, 9: 5, 10: 5, 11: 5, 12: 5, 15: 4, 16: 3, 17: 5, 18: 5, 19: 3, 20: 3,
 }  # fmt: skip
 LAUNCHER: Final = "org.junit.platform.console.ConsoleLauncher"
-JVM: Final = ("-Xmx1g", "-Duser.timezone=UTC")
+KERBEROS: Final = "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED"  # the tests' KDC sets the JVM's realm
+JVM: Final = ("-Xmx1g", "-Duser.timezone=UTC", KERBEROS)
 TIMEOUT_S: Final = 3600  # of a class
 
 
