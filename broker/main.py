@@ -17,7 +17,7 @@ from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.storage.log_manager import LogDirectoryError
 from barnabas.broker.wiring.context import StartError
 from barnabas.common import logs, threads
-from barnabas.common.clock import SystemClock
+from barnabas.common.clocks.server_clock import ServerClock
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.disk.open_files import raise_limit
 from barnabas.common.locks.factory import count_locks
@@ -61,7 +61,7 @@ def make_server(config: Config, on_fatal: Callable[[str], None]) -> BrokerServer
     if config.barnabas_lock_counts:
         count_locks()
     if not config.barnabas_faults_enable:
-        clock = SystemClock()
+        clock = ServerClock()
         return BrokerServer(config, clock, OsFileSystem(), on_fatal, hand=clock_hand(config, clock))
     from barnabas.broker.faults.kit import FaultKit  # Why here: not loaded without fault injection
 

@@ -26,7 +26,8 @@ from barnabas.broker.socket_server import SocketServer
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.client.security import security_of, security_of_controller
 from barnabas.common import logs, threads
-from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.clock import Clock
+from barnabas.common.clocks.server_clock import ServerClock
 from barnabas.common.disk.files import FileSystem, OsFileSystem
 from barnabas.common.ids import random_uuid
 from barnabas.common.pages.page import Page, readiness
@@ -390,7 +391,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 def make_server(config: Config, cluster_id: str | None) -> ControllerServer:
     """Build a controller; it accepts fault injection and moves of its clock if the configuration allows them."""
     if not config.barnabas_faults_enable:
-        clock = SystemClock()
+        clock = ServerClock()
         return ControllerServer(config, clock, OsFileSystem(), cluster_id, hand=_clock_hand(config, clock))
     from barnabas.broker.faults.kit import FaultKit  # Why here: not loaded without fault injection
 

@@ -1,4 +1,4 @@
-"""Time: the only module that reads a clock, but for `clocks.wall`, its compiled part.
+"""Time: the only module that reads a clock, but for `clocks.wall`, the compiled part of a server's clock.
 
 Rules
 1. No other module calls the `time` module. Components take a `Clock`, so that tests can control the time.
@@ -13,8 +13,6 @@ from __future__ import annotations
 import threading
 import time
 from typing import Protocol
-
-from barnabas.common.clocks.wall import wall_ms
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
@@ -40,7 +38,10 @@ class SystemClock:
     __slots__ = ()
 
     monotonic_ns = staticmethod(time.monotonic_ns)
-    wall_ms = staticmethod(wall_ms)
+
+    def wall_ms(self) -> int:
+        """See Clock."""
+        return time.time_ns() // NS_PER_MS
 
     def monotonic_ms(self) -> int:
         """See Clock."""

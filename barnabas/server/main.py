@@ -16,7 +16,7 @@ from barnabas.broker.main import main as run_broker
 from barnabas.broker.storage.log_manager import LogDirectoryError
 from barnabas.broker.wiring.context import StartError
 from barnabas.common import logs, threads
-from barnabas.common.clock import SystemClock
+from barnabas.common.clocks.server_clock import ServerClock
 from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.disk.open_files import raise_limit
 from barnabas.common.locks.factory import count_locks
@@ -62,7 +62,7 @@ def make_server(config: Config, cluster_id: str | None) -> CombinedServer:
     if config.barnabas_lock_counts:
         count_locks()
     if not config.barnabas_faults_enable:
-        clock = SystemClock()
+        clock = ServerClock()
         return CombinedServer(config, clock, OsFileSystem(), cluster_id, hand=clock_hand(config, clock))
     from barnabas.broker.faults.kit import FaultKit  # Why here: not loaded without fault injection
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.common.clock import SystemClock
+from barnabas.common.clocks.server_clock import ServerClock
 
 if TYPE_CHECKING:
     from barnabas.broker.faults.armed import Armed
 
 
-class SkewedClock(SystemClock):
+class SkewedClock(ServerClock):
     """The system's clock plus the skews of faults. Threads: any reads; the engine's lock orders changes."""
 
     __slots__ = ("_skews",)

@@ -1,14 +1,16 @@
-"""Clocks. Tests common/clock.py and common/clocks/wall.py."""
+"""Clocks. Tests common/clock.py, common/clocks/server_clock.py and common/clocks/wall.py."""
 
 from __future__ import annotations
 
 import pytest
 
 from barnabas.common.clock import Clock, FakeClock, MovedClock, SystemClock
+from barnabas.common.clocks.server_clock import ServerClock
 
 
-def test_the_system_clock_advances() -> None:
-    clock: Clock = SystemClock()
+@pytest.mark.parametrize("kind", [SystemClock, ServerClock])
+def test_the_machines_clock_advances(kind: type[Clock]) -> None:
+    clock = kind()
     before = clock.monotonic_ns()
     assert clock.monotonic_ns() >= before
     assert clock.monotonic_ms() >= before // 1_000_000

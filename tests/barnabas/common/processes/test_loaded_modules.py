@@ -23,6 +23,14 @@ def test_a_server_loads_no_module_that_it_does_not_need(module: str) -> None:
     assert found.split() == []
 
 
+def test_barnabas_up_loads_no_compiled_module() -> None:
+    code = "import barnabas.cli.local.up, barnabas.cluster.local_cluster, setup, sys; "
+    code += "compiled = {path.removesuffix('.py').replace('/', '.') for path in setup.COMPILED}; "
+    code += "print(*compiled & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.split() == []
+
+
 def test_a_supervisor_waits_without_the_client() -> None:
     code = "import sys; from barnabas.cluster.readiness import known_brokers; assert not known_brokers(1); "
     code += "print(*sys.modules)"
