@@ -1,9 +1,9 @@
 """Compiles the modules that every request passes; all else about the package is in setup.cfg.
 
 mypyc makes C of the very same Python source, typed as it is; a compiled broker needs about half the time for a small
-request. Four small extensions are written in C. Python cannot do what one of them does (catch the signal of a page that
-cannot be read), and is many times slower at the others (decode and encode messages, read every record, count every
-request's times by bucket). Each has a fallback in Python.
+request. Five small extensions are written in C. Python cannot do what one of them does (catch the signal of a page that
+cannot be read), is many times slower at three (decode and encode messages, read every record, count every request's
+times by bucket), and would need ctypes for the last (two calls of the kernel). Each has a fallback in Python.
 
 Rules
 1. What can be compiled is compiled, or the build fails with a plain message. Nobody gets the slow product unasked.
@@ -131,6 +131,7 @@ COMPILED = (
 
 WRITTEN_IN_C = {
     "barnabas.common.disk._file_map": "barnabas/common/disk/_file_map.c",
+    "barnabas.common.processes._calls": "barnabas/common/processes/_calls.c",
     "barnabas.protocol._codec": "barnabas/protocol/_codec.c",
     "barnabas.protocol.records._walk": "barnabas/protocol/records/_walk.c",
     "barnabas.metrics._tally": "barnabas/metrics/_tally.c",

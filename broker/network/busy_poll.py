@@ -20,13 +20,9 @@ Source: none in Kafka. The kernel does the same for guests (halt polling) and ne
 
 from __future__ import annotations
 
-import ctypes
 from typing import Final
 
 STREAK: Final = 16
-
-#: Why not os.sched_yield: until Python 3.13 it keeps the interpreter's lock, for which other threads would wait.
-yield_core = ctypes.CDLL(None).sched_yield
 
 
 class BusyPollTurn:

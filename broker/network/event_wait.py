@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.network.busy_poll import BusyPoll, BusyPollTurn, yield_core
+from barnabas.broker.network.busy_poll import BusyPoll, BusyPollTurn
 from barnabas.broker.network.selector import EdgeSelector
 from barnabas.broker.request_channel import STALL_S, RequestQueue, ResponseQueue
+from barnabas.common.processes.calls import yield_core
 
 if TYPE_CHECKING:
     from collections.abc import Callable

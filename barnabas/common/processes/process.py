@@ -24,7 +24,6 @@ EXIT_FATAL = 2
 
 PARENT_PID_VARIABLE = "BARNABAS_SUPERVISOR_PID"
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_PR_SET_PDEATHSIG = 1
 
 
 def die_with_supervisor() -> None:
@@ -32,12 +31,13 @@ def die_with_supervisor() -> None:
     supervisor = os.environ.pop(PARENT_PID_VARIABLE, None)
     if supervisor is None:
         return
-    import ctypes  # Why here and below: `barnabas up` imports this module, and starts faster without
+    # Why here and below: `barnabas up` imports this module, and starts faster without.
+    from barnabas.common.processes.calls import signal_at_end_of_parent
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-        error = ctypes.get_errno()
-        raise SystemExit(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(error)}")
+    try:
+        signal_at_end_of_parent(signal.SIGKILL)
+    except OSError as error:
+        raise SystemExit(f"prctl(PR_SET_PDEATHSIG) failed: {error.strerror}") from error
     if str(os.getppid()) != supervisor:
         raise SystemExit(f"the supervisor {supervisor} of this process has ended")
 

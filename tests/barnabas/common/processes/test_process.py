@@ -1,4 +1,4 @@
-"""A child of a supervisor does not outlive it."""
+"""A child of a supervisor does not outlive it. Tests common/processes/process.py and common/processes/calls.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from barnabas.common.processes.calls import signal_at_end_of_parent, yield_core
 from barnabas.common.processes.process import PARENT_PID_VARIABLE, die_with_supervisor
 
 TIMEOUT_S = 20
@@ -45,6 +46,15 @@ def test_a_child_ends_with_a_killed_supervisor(is_paused: bool) -> None:
         finally:
             os.close(descriptor)
     assert ended
+
+
+def test_a_signal_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        signal_at_end_of_parent(1_000)
+
+
+def test_a_thread_yields_the_core() -> None:
+    yield_core()
 
 
 def test_a_process_without_supervisor_makes_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
