@@ -18,7 +18,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 from typing import Final, Protocol
 
 from barnabas.common.disk.file_maps import FileMap, map_descriptor
@@ -466,8 +465,16 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         """See FileSystem."""
+        # Why not shutil.rmtree: that module loads readers of archives.
+        if os.path.islink(path):
+            raise OSError(errno.ENOTDIR, "not a directory, but a link", path)
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            for entry in list(os.scandir(path)):
+                if entry.is_dir(follow_symlinks=False):
+                    self.remove_tree(entry.path)
+                else:
+                    os.unlink(entry.path)
+            os.rmdir(path)
 
     def fsync_dir(self, path: str) -> None:
         """See FileSystem."""

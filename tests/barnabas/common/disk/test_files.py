@@ -128,3 +128,18 @@ def test_the_boot_id_is_the_kernels() -> None:
     assert len(fs.boot_id()) == 36
     memory = MemoryFileSystem()
     assert memory.kill().boot_id() == memory.boot_id() != memory.crash().boot_id()
+
+
+def test_a_tree_is_removed_without_what_its_links_lead_to(tmp_path: Path) -> None:
+    kept, tree = tmp_path / "kept", tmp_path / "tree"
+    kept.mkdir()
+    (kept / "file").touch()
+    (tree / "inner").mkdir(parents=True)
+    (tree / "inner" / "file").touch()
+    (tree / "link").symlink_to(kept)
+    OsFileSystem().remove_tree(str(tree))
+    assert not tree.exists()
+    (tmp_path / "link").symlink_to(kept)
+    with pytest.raises(OSError, match="a link"):
+        OsFileSystem().remove_tree(str(tmp_path / "link"))
+    assert (kept / "file").exists()
