@@ -135,7 +135,7 @@ class NodeConnection:
     def _connect(self, limit_ms: int) -> None:
         self._refuse_if_aborted()
         try:
-            sock = socket.create_connection((self.host, self.port), timeout=limit_ms / 1000)
+            sock = net.connect(self.host, self.port, limit_ms / 1000)
         except (OSError, UnicodeError) as error:  # Why UnicodeError: of a host that is no name, as others registered it
             raise NodeConnectionError(f"cannot connect to {self.host}:{self.port}: {_reason(error)}") from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

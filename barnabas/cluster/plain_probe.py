@@ -12,6 +12,7 @@ import socket
 import struct
 from typing import Final
 
+from barnabas.common import net
 from barnabas.common.clock import SystemClock
 from barnabas.common.deadline import Deadline
 
@@ -58,7 +59,7 @@ def _behind_text(answer: bytes, position: int) -> int:
 def _ask(host: str, port: int, api: tuple[int, int], body: bytes, timeout_s: float) -> bytes:
     deadline = Deadline(SystemClock(), timeout_s * 1000)
     try:
-        connection = socket.create_connection((host, port), timeout_s)
+        connection = net.connect(host, port, timeout_s)
     except UnicodeError as error:
         raise ConnectionError(f"no host can be {host!r}: {error}") from error
     with connection:

@@ -11,7 +11,7 @@ import os
 import select
 import socket
 import struct
-from typing import Final
+from typing import Any, Final
 
 #: socket.send.buffer.bytes and the like: leave the size to the kernel.
 DEFAULT_BUFFER_SIZE: Final = -1
@@ -84,10 +84,24 @@ def is_hung_up(sock: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
+def name_to_resolve(host: str) -> str | bytes:
+    """Return a host as `socket.getaddrinfo` looks it up: of a text, it asks a codec that takes 0.6 MB (IDNA, Unicode).
+
+    Names in other scripts than ASCII need that codec.
+    """
+    return host.encode() if host.isascii() else host
+
+
+def connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Return a connection. Raises OSError, and UnicodeError for a host that is no name."""
+    name: Any = name_to_resolve(host)  # Why Any: the declaration of create_connection knows texts only
+    return socket.create_connection((name, port), timeout_s)
+
+
 def can_be_resolved(host: str) -> bool:
     """Return whether a text is an IP address or the name of a host; may ask a name server."""
     try:
-        socket.getaddrinfo(host, None)
+        socket.getaddrinfo(name_to_resolve(host), None)
     except (OSError, UnicodeError):
         return False
     return True
@@ -129,7 +143,8 @@ def _has_both_families() -> bool:
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:
     """Return the first address of IPv4 of a host, as Java does; of IPv6 if it has no other."""
-    found = socket.getaddrinfo(host or _ALL_OF_IPV4, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    name = name_to_resolve(host or _ALL_OF_IPV4)
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     return family, address
 

@@ -113,4 +113,4 @@ def test_an_answer_that_ends_early_is_none() -> None:
 
 def test_a_host_that_cannot_be_has_not_answered() -> None:
     with pytest.raises(ConnectionError, match="no host can be"):
-        ask_versions("a" * 70, 1, TIMEOUT_S)
+        ask_versions("ä" * 70, 1, TIMEOUT_S)

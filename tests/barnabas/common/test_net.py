@@ -53,6 +53,23 @@ def test_a_name_means_its_ipv4_address_if_it_has_one(monkeypatch: pytest.MonkeyP
         assert server.getsockname()[0] == "127.0.0.1"
 
 
+@pytest.mark.parametrize(("host", "name"), [("10.0.0.1", b"10.0.0.1"), ("b-0.local", b"b-0.local"), ("bär", "bär")])
+def test_only_a_name_in_another_script_is_looked_up_as_text(host: str, name: str | bytes) -> None:
+    assert net.name_to_resolve(host) == name
+
+
+def test_a_connection_is_made_by_name() -> None:
+    with net.listen("127.0.0.1", 0, 5) as server:
+        net.connect("localhost", server.getsockname()[1], 5).close()
+
+
+@pytest.mark.parametrize("host", ["no such host", "a" * 64, "a..b", "\udc80"])
+def test_what_is_no_name_is_not_connected_to(host: str) -> None:
+    with pytest.raises((OSError, UnicodeError)):
+        net.connect(host, 1, 5)
+    assert not net.can_be_resolved(host)
+
+
 def test_accepted_sockets_have_no_delay() -> None:
     with net.listen("", 0, 5) as server, socket.create_connection(("127.0.0.1", server.getsockname()[1])):
         server.setblocking(True)
