@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +23,8 @@ DIRECTORY_VARIABLE = "BARNABAS_DATA_DIR"
 
 def _pointers(*, is_created: bool = False) -> Path | None:
     """The directory of the pointers, created on demand; None if it is not there or belongs to another user."""
-    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    # Why not tempfile: a supervisor keeps what it imports, here a megabyte.
+    base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
     directory = Path(base) / f"barnabas-clusters-{os.getuid()}"
     try:
         if is_created:

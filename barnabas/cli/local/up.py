@@ -9,9 +9,7 @@ background (`barnabas.cli.local.detached`). Test runs use `--ephemeral` (`barnab
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +18,6 @@ import click
 
 from barnabas.cli.errors import ArgumentError, UserError
 from barnabas.cli.local import detached
-from barnabas.cli.local.ephemeral import run_ephemeral
 from barnabas.cli.local.slow_motion import slow_motion_option, slow_motion_properties
 from barnabas.cli.local.supervisor import Supervisor
 from barnabas.cli.text import key_value, properties_of
@@ -126,6 +123,9 @@ def up(
         raise ArgumentError(f"--combined: at most {CONTROLLERS_MAX} nodes, since each of them is a controller")
     secure = _security(security, users)
     if ephemeral:
+        # Why here and below: the process keeps what it imports as long as the cluster runs.
+        from barnabas.cli.local.ephemeral import run_ephemeral
+
         if data_dir is not None or detach:
             raise ArgumentError(
                 "--ephemeral excludes --data-dir and --detach: it leaves nothing and ends with its parent"
@@ -145,7 +145,7 @@ def up(
     if command or print_env:
         raise ArgumentError("a COMMAND and --print-env need --ephemeral")
     is_temporary = temporary or data_dir is None
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-")) if data_dir is None else data_dir.absolute()
+    directory = _new_directory() if data_dir is None else data_dir.absolute()
     with _removed_after_interrupt(directory, is_temporary=is_temporary):
         if detach:
             options = ["--brokers", str(brokers), "--port", str(port), "--first-id", str(first_id)]
@@ -175,8 +175,20 @@ def _removed_after_interrupt(directory: Path, *, is_temporary: bool) -> Iterator
         yield
     except KeyboardInterrupt:
         if is_temporary:
-            shutil.rmtree(directory, ignore_errors=True)
+            _remove(directory)
         raise
+
+
+def _new_directory() -> Path:
+    import tempfile
+
+    return Path(tempfile.mkdtemp(prefix="barnabas-"))
+
+
+def _remove(directory: Path) -> None:
+    import shutil
+
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _hide(users: str) -> None:
@@ -210,7 +222,7 @@ def _run(cluster: LocalCluster, *, is_temporary: bool) -> int:
         raise
     finally:
         if is_temporary:
-            shutil.rmtree(cluster.directory, ignore_errors=True)
+            _remove(cluster.directory)
 
 
 def _supervise(cluster: LocalCluster, *, is_temporary: bool) -> int:

@@ -21,7 +21,6 @@ import os
 import shlex
 import site
 import sys
-import sysconfig
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
@@ -34,7 +33,7 @@ START: Final = HOME / "barnabas" / "common" / "processes" / "start.py"
 
 def is_free_threaded() -> bool:
     """Return whether this is a free-threaded interpreter."""
-    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    return "t" in sys.abiflags  # Why not sysconfig: it loads the whole configuration of the interpreter
 
 
 def command(module: str) -> list[str]:

@@ -11,11 +11,11 @@ killed broker or controller loses nothing that it acknowledged.
 from __future__ import annotations
 
 import os
-import queue
 import signal
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.common.threads import ServiceThread
+if TYPE_CHECKING:
+    import queue
 
 T = TypeVar("T")
 
@@ -61,6 +61,8 @@ def catch_signals(endings: queue.SimpleQueue[T | int]) -> None:
     deliver a signal to any thread (it does so for one right after SIGCONT), and then nothing wakes a main thread that
     waits for the queue.
     """
+    from barnabas.common.threads import ServiceThread
+
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
