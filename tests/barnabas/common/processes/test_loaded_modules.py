@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.common.processes import calls
+
 SETUP = (Path(__file__).resolve().parents[4] / "setup.py").read_text()
 
 #: Of the standard library, with what brings them: the table of languages, readers of archives.
 UNUSED = {"argparse", "bz2", "datetime", "difflib", "importlib.resources", "locale", "lzma", "shutil", "tempfile"}
+#: Uncompiled, servers need it.
+UNUSED |= set() if "ctypes" in vars(calls) else {"ctypes"}
 #: What a supervisor does not keep, either: a tenth of a megabyte or more each.
 UNUSED_BY_UP = {"bz2", "ctypes", "encodings.idna", "logging", "lzma", "shutil", "sysconfig", "tempfile"}
 #: Of ours: types of what the pages show.
