@@ -67,6 +67,10 @@ class StagePauses(Protocol):
 
 Wake: TypeAlias = Callable[[], None]
 
+#: Gets one None, which wakes the handler. Why no lock: without a global lock, a thread that waits for one gives up its
+#: core forty times before it sleeps, which takes longer than a request.
+Sleeper: TypeAlias = "queue.SimpleQueue[None]"
+
 
 def _following_count(item: Request | None) -> int:
     """Return how many requests an entry of the request queue holds beyond one; the sentinel holds none."""
@@ -89,7 +93,7 @@ class RequestQueue(queue.Queue["Request | None"]):
         self._now_ns = now_ns  # fixed before start
         self.slow_motion: StagePauses | None = None  # replaced whole by SlowMotion; None at full speed
         self._parallel = parallel_handlers(len(os.sched_getaffinity(0)))  # fixed before start
-        self._sleepers: list[threading.Lock] = []  # guarded by: mutex; a held lock for each sleeping handler
+        self._sleepers: list[Sleeper] = []  # guarded by: mutex; one for each sleeping handler
         self._handler_count = 0  # guarded by: mutex
         self._last_take_ns = 0  # guarded by: mutex; when a handler last took
         self._last_wake_ns = 0  # guarded by: mutex; when one was last woken because of a stall
@@ -117,7 +121,7 @@ class RequestQueue(queue.Queue["Request | None"]):
                     added += 1
                 sleepers = self._sleepers_to_wake_locked(added - before)
             for sleeper in sleepers:
-                sleeper.release()
+                sleeper.put(None)
 
     def put(self, item: Request | None, block: bool = True, timeout: float | None = None) -> None:
         """Add a request, and wake a handler if needed (rule 3); None, the sentinel, is always accepted.
@@ -133,7 +137,7 @@ class RequestQueue(queue.Queue["Request | None"]):
             self._append_locked(item)
             sleeper = self._sleeper_to_wake_locked() if self._sleepers else None
         if sleeper is not None:
-            sleeper.release()
+            sleeper.put(None)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Request | None:
         """Take the next request, sleeping until there is one; None is the sentinel.
@@ -154,12 +158,13 @@ class RequestQueue(queue.Queue["Request | None"]):
                     return item
                 if not block:
                     raise queue.Empty
-                sleeper = threading.Lock()  # what this handler sleeps on
-                sleeper.acquire()
+                sleeper: Sleeper = queue.SimpleQueue()  # what this handler sleeps on
                 self._sleepers.append(sleeper)
                 if self.queue and self._waiting_putters:
                     self.not_full.notify()  # a putter that waits without a limit, since no handler slept
-            if not sleeper.acquire(timeout=-1 if timeout is None else timeout):
+            try:
+                sleeper.get(True, timeout)
+            except queue.Empty:
                 self._give_up_sleeping(sleeper)
 
     def wake_if_stalled(self) -> None:
@@ -169,7 +174,7 @@ class RequestQueue(queue.Queue["Request | None"]):
         with self.mutex:
             sleeper = self._sleeper_to_wake_locked() if self.queue and self._sleepers else None
         if sleeper is not None:
-            sleeper.release()
+            sleeper.put(None)
 
     def close(self) -> None:
         """Take no more requests: putters, waiting ones too, get QueueClosed. Queued requests are still handled."""
@@ -220,7 +225,7 @@ class RequestQueue(queue.Queue["Request | None"]):
                 if not block:
                     raise queue.Full
                 if self._sleepers and (sleeper := self._sleeper_to_wake_locked()) is not None:
-                    sleeper.release()
+                    sleeper.put(None)
                 stall_s = STALL_S if self._sleepers else None
                 if not self.not_full.wait(stall_s if timeout is None else timeout) and timeout is not None:
                     raise queue.Full
@@ -231,7 +236,7 @@ class RequestQueue(queue.Queue["Request | None"]):
         """Return whether the calling handler may sleep although requests wait: enough others are awake and fast."""
         return self._handler_count - len(self._sleepers) > self._parallel and now_ns - self._last_take_ns < SHED_NS
 
-    def _sleeper_to_wake_locked(self) -> threading.Lock | None:
+    def _sleeper_to_wake_locked(self) -> Sleeper | None:
         """Choose the handler that fell asleep last (its caches are warm); None if none must be woken."""
         if self._handler_count - len(self._sleepers) >= self._parallel:  # enough handlers are awake
             now_ns = self._now_ns()
@@ -240,13 +245,13 @@ class RequestQueue(queue.Queue["Request | None"]):
             self._last_wake_ns = now_ns
         return self._sleepers.pop()
 
-    def _sleepers_to_wake_locked(self, count: int) -> list[threading.Lock]:
+    def _sleepers_to_wake_locked(self, count: int) -> list[Sleeper]:
         """Choose handlers for `count` new requests."""
         wanted = min(count, self._parallel, len(self._sleepers))
         chosen = [self._sleeper_to_wake_locked() for _ in range(wanted)]
         return [sleeper for sleeper in chosen if sleeper is not None]
 
-    def _give_up_sleeping(self, sleeper: threading.Lock) -> None:
+    def _give_up_sleeping(self, sleeper: Sleeper) -> None:
         """End a timed wait; raises queue.Empty unless the handler was woken at the same moment."""
         with self.mutex:
             if sleeper in self._sleepers:
