@@ -7,7 +7,8 @@ Rules
    gets any. After that all are assigned in turn, as Kafka always does. With a global interpreter lock, threads that
    wake for a few connections each only pass the lock around: one thread answers many small requests faster. A
    connection that moves large pieces is assigned in turn after all (`next_processor`), since the kernel does most of
-   that work and several threads can run in it at once.
+   that work and several threads can run in it at once. Without a global lock, as many processors are filled together as
+   threads of a kind can run at once (`parallel_threads`).
 4. A processor whose inbox is full is skipped. When all are full, the acceptor waits for the last: clients then wait in
    the kernel's backlog.
 5. A connection of an address that opens them too fast (connection_creation_rate) is closed when the address is back
@@ -82,6 +83,7 @@ class Acceptor:
         thread_prefix: str = "data-plane",
         send_buffer_bytes: int = net.DEFAULT_BUFFER_SIZE,
         connections_per_processor: int = 1,
+        filled_together: int = 1,
         share: Share | None = None,
     ) -> None:
         # Fixed before start.
@@ -96,6 +98,7 @@ class Acceptor:
         self._make_processor = make_processor
         self._send_buffer_bytes = send_buffer_bytes
         self._connections_per_processor = connections_per_processor
+        self._filled_together = filled_together
         self._share = share  # None: the clients of the listener need not be authenticated
         self._selector = selectors.DefaultSelector()
         self._stop_receiver, self._stop_sender = socket.socketpair()
@@ -222,10 +225,15 @@ class Acceptor:
         """Return whether the processor that gets the next connection (rule 3) has space for it."""
         processors = self.processors
         if self._connections_per_processor > 1:
-            for processor in processors:
+            for processor in self._in_order_of_filling(processors):
                 if processor.load() < self._connections_per_processor:
                     return processor.has_space(self._inbox_max)
         return any(processor.has_space(self._inbox_max) for processor in processors)
+
+    def _in_order_of_filling(self, processors: list[Processor]) -> list[Processor]:
+        """Return the processors in the order in which they get connections (rule 3)."""
+        together = self._filled_together
+        return [*sorted(processors[:together], key=lambda processor: processor.load()), *processors[together:]]
 
     def _assign_unauthenticated(self, accepted: Accepted) -> None:
         try:
@@ -341,7 +349,7 @@ class Acceptor:
     def _assign(self, accepted: Accepted) -> None:
         processors = self.processors
         if self._connections_per_processor > 1:
-            for processor in processors:
+            for processor in self._in_order_of_filling(processors):
                 if processor.load() < self._connections_per_processor and processor.offer(accepted):
                     return
         for last in range(len(processors) - 1, -1, -1):

@@ -10,7 +10,7 @@ Rules
 3. Wake-ups are rationed. With a global interpreter lock each hands the lock to another thread; without one, each moves
    values to the caches of another core, and handlers beyond the cores only wait for each other:
    - A handler that finishes takes the next request itself. A sleeping handler is woken only if fewer than
-     `parallel_handlers` are awake, or if none has taken a request for `STALL_NS` while requests wait (they are all
+     `parallel_threads` are awake, or if none has taken a request for `STALL_NS` while requests wait (they are all
      blocked or slow): one more each time.
    - A handler that returns while that many others are awake and take requests faster than one in `SHED_NS` goes to
      sleep.
@@ -44,10 +44,11 @@ STALL_S: Final = STALL_NS / 1e9
 SHED_NS: Final = 200_000
 
 
-def parallel_handlers(cores: int) -> int:
-    """Return how many handlers are woken without delay: one with a global lock; else half of the cores, at least one.
+def parallel_threads(cores: int) -> int:
+    """Return how many handlers are woken without delay, and how many processors share a few connections: one with a
+    global lock; else half of the cores, at least one.
 
-    Why half: network threads and clients need the other cores.
+    Why half: network threads need the other half, or handlers, and clients.
     """
     return 1 if HAS_GLOBAL_LOCK else max(1, cores // 2)
 
@@ -92,7 +93,7 @@ class RequestQueue(queue.Queue["Request | None"]):
         count_mutex(self, "request-queue")
         self._now_ns = now_ns  # fixed before start
         self.slow_motion: StagePauses | None = None  # replaced whole by SlowMotion; None at full speed
-        self._parallel = parallel_handlers(len(os.sched_getaffinity(0)))  # fixed before start
+        self._parallel = parallel_threads(len(os.sched_getaffinity(0)))  # fixed before start
         self._sleepers: list[Sleeper] = []  # guarded by: mutex; one for each sleeping handler
         self._handler_count = 0  # guarded by: mutex
         self._last_take_ns = 0  # guarded by: mutex; when a handler last took

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -35,10 +36,9 @@ from barnabas.broker.network.unauthenticated.share import Share
 from barnabas.broker.processors import Processor
 from barnabas.broker.quotas.rates import MS_PER_S
 from barnabas.broker.quotas.rates import Window as RateWindow
-from barnabas.broker.request_channel import RequestChannel
+from barnabas.broker.request_channel import RequestChannel, parallel_threads
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
-from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import PLAINTEXT, SSL_KEYS, TLS_PROTOCOLS, base_name, limit_of_host
 from barnabas.metrics.meters import Window
@@ -291,7 +291,8 @@ class SocketServer:
             lambda: self._make_processor(listener, sasl),
             thread_prefix=self._thread_prefix,
             send_buffer_bytes=config.socket_send_buffer_bytes,
-            connections_per_processor=config.barnabas_connections_per_processor if HAS_GLOBAL_LOCK else 1,
+            connections_per_processor=config.barnabas_connections_per_processor,
+            filled_together=parallel_threads(len(os.sched_getaffinity(0))),
             share=None if listener.security_protocol == PLAINTEXT else self._accept_share,
         )
         self.acceptors[listener.name] = acceptor

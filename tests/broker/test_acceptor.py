@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import resource
 import socket
 import threading
@@ -14,9 +15,9 @@ from barnabas.broker.acceptor import UNAUTHENTICATED_WAIT_MAX
 from barnabas.broker.network.unauthenticated.share import Share
 from barnabas.broker.network.unauthenticated.steps import Steps
 from barnabas.broker.processors import INBOX_SIZE
+from barnabas.broker.request_channel import parallel_threads
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.logs import LINES_MAX
-from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
 from tests.broker.test_tls_processing import SSL_KEYS
@@ -33,6 +34,9 @@ from tests.support.broker.network import (
     heartbeat,
 )
 from tests.support.waiting import eventually
+
+TOGETHER = parallel_threads(len(os.sched_getaffinity(0)))
+ONE_AT_A_TIME = pytest.mark.skipif(TOGETHER > 1, reason="without a global lock, many cores fill several at a time")
 
 
 def test_two_thousand_connections_at_once(network: Network, bystander: Client) -> None:
@@ -63,7 +67,7 @@ def loads(network: Network) -> list[int]:
     return [processor.load() for processor in network.server.processors()]
 
 
-@pytest.mark.skipif(not HAS_GLOBAL_LOCK, reason="without a global lock, connections are assigned in turn")
+@ONE_AT_A_TIME
 def test_processors_are_filled_one_after_another(network: Network) -> None:
     with contextlib.ExitStack() as stack:
         for expected in ([4, 0, 0], [4, 4, 0], [4, 4, 4]):
@@ -77,7 +81,21 @@ def test_processors_are_filled_one_after_another(network: Network) -> None:
     assert loads(network) == [0, 0, 0]
 
 
-@pytest.mark.skipif(not HAS_GLOBAL_LOCK, reason="without a global lock, connections are assigned in turn")
+def test_a_few_processors_are_filled_together(network: Network) -> None:
+    (acceptor,) = network.server.acceptors.values()
+    acceptor._filled_together = 2
+    with contextlib.ExitStack() as stack:
+        for expected in ([1, 0, 0], [1, 1, 0], [2, 1, 0], [2, 2, 0]):
+            assert stack.enter_context(network.client()).heartbeat("ok") == ErrorCode.NONE
+            assert loads(network) == expected
+        for expected in ([4, 4, 0], [4, 4, 4]):
+            for _ in range(4):
+                assert stack.enter_context(network.client()).heartbeat("ok") == ErrorCode.NONE
+            assert loads(network) == expected
+    eventually("they are gone", lambda: network.server.quotas.total() == 0)
+
+
+@ONE_AT_A_TIME
 def test_connections_that_move_large_pieces_are_assigned_in_turn(network: Network) -> None:
     def count() -> list[int]:
         return [processor.metrics.connection_count for processor in network.server.processors()]
@@ -116,14 +134,14 @@ def test_connections_assigned_in_turn_stay_with_their_processor() -> None:
 def test_clients_that_are_not_authenticated_wait_where_they_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Steps, "wait_ns", lambda _: NS_PER_MS)  # no processor takes one over
     count = 3 * INBOX_SIZE
-    limits = {"num_network_threads": 2, "barnabas_connections_per_processor": 999 if HAS_GLOBAL_LOCK else 1}
+    limits = {"num_network_threads": 2, "barnabas_connections_per_processor": 999 if TOGETHER == 1 else 1}
     with Network(listeners=(ListenerRow("SSL", "SSL"),), originals=SSL_KEYS, **limits) as network:
         (acceptor,) = network.server.acceptors.values()
         with contextlib.ExitStack() as stack:
             for _ in range(count):
                 stack.enter_context(network.client("SSL"))
             eventually("all are accepted", lambda: sum(loads(network)) + len(acceptor._waiting) == count)
-            assert loads(network) == ([INBOX_SIZE, 0] if HAS_GLOBAL_LOCK else [INBOX_SIZE] * 2)
+            assert loads(network) == ([INBOX_SIZE, 0] if TOGETHER == 1 else [INBOX_SIZE] * 2)
 
 
 def test_an_address_has_a_limit() -> None:
