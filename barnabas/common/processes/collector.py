@@ -11,9 +11,12 @@ from __future__ import annotations
 import gc
 from typing import Final
 
+from barnabas.common.threads import HAS_GLOBAL_LOCK
+
 #: A young collection for so many objects that were allocated and are not freed; a middle one after so many young ones;
-#: a full one after so many middle ones, if the heap has grown by a quarter.
-THRESHOLDS: Final = (10_000, 10, 10)
+#: a full one after so many middle ones, if the heap has grown by a quarter. Without a global lock each collection is a
+#: full one, and small requests with no garbage at all led to one for every 5,000 of them.
+THRESHOLDS: Final = (10_000 if HAS_GLOBAL_LOCK else 100_000, 10, 10)
 
 
 def collect_rarely() -> None:
