@@ -5,10 +5,11 @@ Rules
 2. A connection is counted by the quotas before it is assigned; from then on its processor must release it.
 3. Each processor gets `connections_per_processor` connections (barnabas.connections.per.processor) before the next one
    gets any. After that all are assigned in turn, as Kafka always does. With a global interpreter lock, threads that
-   wake for a few connections each only pass the lock around: one thread answers many small requests faster. A
-   connection that moves large pieces is assigned in turn after all (`next_processor`), since the kernel does most of
-   that work and several threads can run in it at once. Without a global lock, as many processors are filled together as
-   threads of a kind can run at once (`parallel_threads`).
+   wake for a few connections each only pass the lock around: one thread answers many small requests faster. The inbox
+   has space for as many, so that clients that connect at once stay together. A connection that moves large pieces is
+   assigned in turn after all (`next_processor`), since the kernel does most of that work and several threads can run
+   in it at once. Without a global lock, as many processors are filled together as threads of a kind can run at once
+   (`parallel_threads`).
 4. A processor whose inbox is full is skipped. When all are full, the acceptor waits for the last: clients then wait in
    the kernel's backlog.
 5. A connection of an address that opens them too fast (connection_creation_rate) is closed when the address is back
@@ -39,9 +40,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.network.connection_quotas import ConnectionThrottledError, TooManyConnectionsError
-from barnabas.broker.network.connections import Accepted
+from barnabas.broker.network.connections import INBOX_SIZE, Accepted
 from barnabas.broker.network.unauthenticated.waiting_sockets import WaitingSockets
-from barnabas.broker.processors import INBOX_SIZE
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S
 from barnabas.common.disk.open_files import descriptors_for_connections

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.network")
 
-INBOX_SIZE: Final = 20
+TAKEN_OVER_A_TURN: Final = 20
 PUSH_KEYS: Final = frozenset({4, 5, 6})  # LeaderAndIsr, StopReplica, UpdateMetadata
 SASL_HANDSHAKE: Final = 17
 SCRATCH_BYTES: Final = 64 * 1024
@@ -114,7 +114,7 @@ class Processor:
         self._now_ns = clock.monotonic_ns
         self._selector = EdgeSelector()
         self.responses = ResponseQueue(self._selector.wake)
-        self.inbox: queue.Queue[Accepted | Connection] = queue.Queue(INBOX_SIZE)
+        self.inbox: queue.Queue[Accepted | Connection] = queue.Queue(settings.inbox_size)
         self._owner = ThreadOwner()
         self._service = ServiceThread(thread_name, f"net-{settings.listener_name[:8]}-{processor_id}", self.run)
         # Set by others.
@@ -267,10 +267,10 @@ class Processor:
             self._close_all()
 
     def _configure_new_connections(self) -> None:
-        """Take over accepted sockets, at most an inbox full a turn, so that other connections do not wait."""
+        """Take over accepted sockets, some a turn, so that other connections do not wait."""
         if not self.inbox.queue:  # Why not `empty`: it takes the inbox's lock, in every turn of the processor
             return
-        for _ in range(INBOX_SIZE):
+        for _ in range(TAKEN_OVER_A_TURN):
             try:
                 accepted = self.inbox.get_nowait()
             except queue.Empty:

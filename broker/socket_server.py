@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.broker.acceptor import Acceptor
 from barnabas.broker.network.busy_poll import BusyPollTurn
 from barnabas.broker.network.connection_quotas import UNLIMITED, ConnectionQuotas
-from barnabas.broker.network.connections import HANDSHAKE_TIMEOUT_MS, HANDSHAKES_MAX, ListenerSettings
+from barnabas.broker.network.connections import HANDSHAKE_TIMEOUT_MS, HANDSHAKES_MAX, INBOX_SIZE, ListenerSettings
 from barnabas.broker.network.memory_pool import MemoryPool
 from barnabas.broker.network.network_metrics import ProcessorMetrics, register_accept_rates
 from barnabas.broker.network.sasl.listeners import SaslListeners
@@ -128,6 +128,7 @@ class SocketServer:
             window=RateWindow(config.quota_window_num, config.quota_window_size_seconds * MS_PER_S),
         )
         pool_bytes = config.queued_max_request_bytes
+        self._connections_per_processor = config.barnabas_connections_per_processor
         self._busy_poll = BusyPollTurn(config.barnabas_busy_poll_max_us * NS_PER_US)
         self._pool = MemoryPool(pool_bytes, clock.monotonic_ns) if pool_bytes > 0 else None
         self._share = Share(UNAUTHENTICATED_PERCENT, channel.requests, clock.monotonic_ns)
@@ -291,7 +292,7 @@ class SocketServer:
             lambda: self._make_processor(listener, sasl),
             thread_prefix=self._thread_prefix,
             send_buffer_bytes=config.socket_send_buffer_bytes,
-            connections_per_processor=config.barnabas_connections_per_processor,
+            connections_per_processor=self._connections_per_processor,
             filled_together=parallel_threads(len(os.sched_getaffinity(0))),
             share=None if listener.security_protocol == PLAINTEXT else self._accept_share,
         )
@@ -320,6 +321,7 @@ class SocketServer:
                 idle_ms_max=self._config.connections_max_idle_ms,
                 is_for_clients=self._is_for_clients(listener.name),
                 busy_poll=self._busy_poll,
+                inbox_size=max(INBOX_SIZE, self._connections_per_processor),
                 sasl=sasl,
                 share=None if listener.security_protocol == PLAINTEXT else self._share,
                 tls=tls,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.network")
 
 UNLIMITED_IDLE: Final = -1
+INBOX_SIZE: Final = 20
 HANDSHAKES_MAX: Final = 1000
 TLS_BUFFER_BYTES: Final = 128 * 1024  # what is read, or encrypted, at once
 HANDSHAKE_TIMEOUT_MS: Final = 30_000
@@ -58,6 +59,7 @@ class ListenerSettings:
         "handshake_timeout_ms",
         "handshakes_max",
         "idle_ms_max",
+        "inbox_size",
         "is_for_clients",
         "listener_name",
         "sasl",
@@ -74,6 +76,7 @@ class ListenerSettings:
         frame_size_max: int,
         idle_ms_max: int = UNLIMITED_IDLE,
         busy_poll: BusyPollTurn,
+        inbox_size: int = INBOX_SIZE,
         is_for_clients: bool = False,
         tls: TlsEndpoint | None = None,
         handshakes_max: int = HANDSHAKES_MAX,
@@ -95,6 +98,7 @@ class ListenerSettings:
         self.idle_ms_max = idle_ms_max
         self.is_for_clients = is_for_clients
         self.busy_poll = busy_poll
+        self.inbox_size = inbox_size  # how many accepted sockets may wait for a processor
 
 
 class Accepted(NamedTuple):

@@ -12,9 +12,9 @@ import threading
 import pytest
 
 from barnabas.broker.acceptor import UNAUTHENTICATED_WAIT_MAX
+from barnabas.broker.network.connections import INBOX_SIZE
 from barnabas.broker.network.unauthenticated.share import Share
 from barnabas.broker.network.unauthenticated.steps import Steps
-from barnabas.broker.processors import INBOX_SIZE
 from barnabas.broker.request_channel import parallel_threads
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.logs import LINES_MAX
@@ -116,6 +116,26 @@ def test_connections_that_move_large_pieces_are_assigned_in_turn(network: Networ
         assert loads(network) == count() == [2, 1, 1]
     eventually("they are gone", lambda: loads(network) == count() == [0, 0, 0])
     eventually("none is counted", lambda: network.server.quotas.total() == 0)
+
+
+@ONE_AT_A_TIME
+def test_connections_that_come_at_once_stay_together() -> None:
+    """Although their processor takes none of them over for a while."""
+    limits = {"num_network_threads": 2, "handlers": 1, "queued_max_requests": 1}
+    with Network(barnabas_connections_per_processor=64, **limits) as network, contextlib.ExitStack() as stack:
+        working = [stack.enter_context(network.client()) for _ in range(3)]
+        working[0].send(heartbeat("wait", 1))
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
+        working[1].send(heartbeat("ok"))
+        eventually("the queue is full", network.channel.requests.qsize)
+        working[2].send(heartbeat("ok"))
+        eventually("the processor waits for space", network.channel.requests.blocked_putters)
+        clients = [stack.enter_context(network.client()) for _ in range(2 * INBOX_SIZE)]
+        eventually("all are accepted", lambda: sum(loads(network)) == len(working) + len(clients))
+        assert loads(network) == [len(working) + len(clients), 0]
+        network.services.gate.set()
+        for client in clients:
+            client.heartbeat("ok")
 
 
 def test_connections_assigned_in_turn_stay_with_their_processor() -> None:

@@ -18,12 +18,13 @@ from barnabas.broker.apis import k17_sasl_handshake, k36_sasl_authenticate
 from barnabas.broker.apis.k18_api_versions import answer
 from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.network.connection import TRUSTED_BYTES
+from barnabas.broker.network.connections import INBOX_SIZE
 from barnabas.broker.network.sasl import logins
 from barnabas.broker.network.sasl.logins import Logins
 from barnabas.broker.network.sasl.metrics import LINES_MAX, PERIOD_S, LoginMetrics
 from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
 from barnabas.broker.network.unauthenticated.share import Share
-from barnabas.broker.processors import INBOX_SIZE, SLEEP_S
+from barnabas.broker.processors import SLEEP_S
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, FakeClock, SystemClock
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue as c
