@@ -1,9 +1,10 @@
 """Compiles the modules that every request passes; all else about the package is in setup.cfg.
 
 mypyc makes C of the very same Python source, typed as it is; a compiled broker needs about half the time for a small
-request. Five small extensions are written in C. Python cannot do what one of them does (catch the signal of a page that
-cannot be read), is many times slower at three (decode and encode messages, read every record, count every request's
-times by bucket), and would need ctypes for the last (two calls of the kernel). Each has a fallback in Python.
+request. Six small extensions are written in C. Python cannot do what two of them do (catch the signal of a page that
+cannot be read, make system calls without giving the interpreter's lock away), is many times slower at three (decode and
+encode messages, read every record, count every request's times by bucket), and would need ctypes for the last (two
+calls of the kernel). Each has a fallback in Python.
 
 Rules
 1. What can be compiled is compiled, or the build fails with a plain message. Nobody gets the slow product unasked.
@@ -130,6 +131,7 @@ COMPILED = (
 )
 
 WRITTEN_IN_C = {
+    "barnabas.broker.network.batches._sockets": "barnabas/broker/network/batches/_sockets.c",
     "barnabas.common.disk._file_map": "barnabas/common/disk/_file_map.c",
     "barnabas.common.processes._calls": "barnabas/common/processes/_calls.c",
     "barnabas.protocol._codec": "barnabas/protocol/_codec.c",

@@ -31,6 +31,9 @@ Rules
    them is done in steps, after the requests that were read, while their share of time lasts
    (network/unauthenticated/steps.py).
 
+9. Small requests that are there at the same time are received by one call, and the small responses of a turn are sent
+   by one (network/batches/many_sockets.py).
+
 Threads: each processor is one; the acceptor fills its `inbox`, any thread its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
 """
@@ -38,11 +41,14 @@ Source: Kafka's SocketServer.Processor, Selector (4.3).
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import queue
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.network.batches.many_sockets import AT_ONCE, receive_each, send_each
 from barnabas.broker.network.connection import Connection, InvalidFrameError
 from barnabas.broker.network.connections import Accepted, Connections, ListenerSettings
 from barnabas.broker.network.event_wait import Events, EventWait
@@ -309,6 +315,7 @@ class Processor:
             return
         now_ns = self._now_ns()
         gate = self._gate
+        ready: list[Connection] = []
         held: list[Connection] = []  # more of their runs is answered soon, perhaps in this turn
         for request in answered:
             request.response_dequeued_ns = now_ns
@@ -325,7 +332,8 @@ class Processor:
             if request.goes_on:
                 held.append(connection)
             else:
-                self._answer(connection)
+                ready.append(connection)
+        self._answer_all(ready)
         for connection in held:
             if connection.answered is not None:
                 self._answer(connection)
@@ -345,6 +353,37 @@ class Processor:
         else:
             self._send(connection)
 
+    def _answer_all(self, ready: list[Connection]) -> None:
+        """Send the responses to the runs of several connections, small ones together."""
+        if len(ready) == 1 or self._is_timing:
+            for connection in ready:
+                self._answer(connection)
+            return
+        small: list[Connection] = []
+        fds: list[int] = []
+        outputs: list[bytes] = []
+        for connection in ready:
+            output = connection.small_output()
+            if output is None:
+                self._answer(connection)
+                continue
+            small.append(connection)
+            fds.append(connection.fd)
+            outputs.append(output)
+        for start in range(0, len(small), AT_ONCE):
+            end = start + AT_ONCE
+            sent = send_each(fds[start:end], outputs[start:end])
+            for index, count in enumerate(sent, start):
+                self._note_sent(small[index], outputs[index], count)
+
+    def _note_sent(self, connection: Connection, output: bytes, count: int) -> None:
+        """Note what `send_each` returned for a connection."""
+        if count < 0 and count != -errno.EAGAIN:
+            self._end_sending(connection, os.strerror(-count))
+            return
+        connection.outgoing = None if count == len(output) else [memoryview(output)[max(count, 0) :]]
+        self._end_send(connection)
+
     def _send(self, connection: Connection) -> None:
         """Continue sending a connection's response; when it is sent, look for the next request."""
         assert connection.outgoing is not None
@@ -352,10 +391,17 @@ class Processor:
         try:
             connection.outgoing = connection.transport.send(connection.outgoing)
         except OSError as error:
-            self._connections.close(connection, f"the client went away while being answered ({error})")
+            self._end_sending(connection, str(error))
             return
         if started_ns:
             connection.thread_ns += self._now_ns() - started_ns
+        self._end_send(connection)
+
+    def _end_sending(self, connection: Connection, error: str) -> None:
+        self._connections.close(connection, f"the client went away while being answered ({error})")
+
+    def _end_send(self, connection: Connection) -> None:
+        """Conclude the response if it is sent, or wait for the client."""
         if connection.outgoing is not None:
             connection.last_active_ns = self._now_ns()
             if connection.transport.may_go_on:
@@ -513,6 +559,7 @@ class Processor:
 
     def _handle_events(self, events: Events) -> None:
         connections = self._connections.by_fd
+        readers: list[Connection] = []
         for fd, event in events:
             connection = connections.get(fd)
             if connection is None:  # the wake-up, or closed earlier in this turn
@@ -532,7 +579,35 @@ class Processor:
                     connection.is_hung_up = True
                     self._hung_up.append(connection)
                 elif not connection.is_muted:
-                    self._read(connection)
+                    readers.append(connection)
+        self._read_all(readers)
+
+    def _read_all(self, readers: list[Connection]) -> None:
+        """Read the next requests of several connections, those together that are probably small."""
+        if len(readers) == 1 or self._is_timing or not self._is_reading:
+            for connection in readers:
+                self._read(connection)
+            return
+        small: list[Connection] = []
+        for connection in readers:
+            if connection.reads_small():
+                small.append(connection)
+            else:
+                self._read(connection)
+        for start in range(0, len(small), AT_ONCE):
+            received = receive_each([connection.fd for connection in small[start : start + AT_ONCE]])
+            for index, chunk in enumerate(received, start):
+                self._read_received(small[index], chunk)
+
+    def _read_received(self, connection: Connection, received: bytearray | int) -> None:
+        """Take what `receive_each` returned for a connection."""
+        try:
+            frame = connection.take_frame(received)
+        except (InvalidFrameError, OSError, EOFError) as error:
+            self._end_reading(connection, error)
+            return
+        connection.last_active_ns = now_ns = self._now_ns()
+        self._take_frame(connection, frame, now_ns)
 
     def _read(self, connection: Connection) -> None:
         """Read the connection's next request, if all of it is there."""
@@ -549,6 +624,10 @@ class Processor:
         connection.last_active_ns = now_ns = self._now_ns()
         if started_ns:
             connection.thread_ns += now_ns - started_ns
+        self._take_frame(connection, frame, now_ns)
+
+    def _take_frame(self, connection: Connection, frame: memoryview | None, now_ns: int) -> None:
+        """Begin the request of a frame that was read, or go on reading if it is not whole."""
         if frame is None:
             if connection.may_have_input and not connection.frames.is_held():
                 self._unfinished.append(connection)

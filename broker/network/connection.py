@@ -27,11 +27,14 @@ Source: Kafka's NetworkReceive, KafkaChannel (4.3).
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.network.transport import TURN_BYTES
+from barnabas.broker.network.batches.many_sockets import EACH_BYTES
+from barnabas.broker.network.transport import TURN_BYTES, small_bytes
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 
 if TYPE_CHECKING:
@@ -104,11 +107,20 @@ class FrameReader:
             else:
                 self._rest = memoryview(bytearray(chunk))
             return None
-        copy = memoryview(bytearray(chunk))
-        if end == len(copy):
-            return copy[SIZE_BYTES:]
-        self._rest = copy[end:]
-        return _apart(copy[SIZE_BYTES:end])
+        return self._cut(memoryview(bytearray(chunk)), end)
+
+    def take(self, chunk: bytearray) -> memoryview | None:
+        """Do what `receive` does at a frame's boundary, with bytes that the caller gives away: they are not copied."""
+        assert self.is_at_boundary()
+        view = memoryview(chunk)
+        if len(view) < SIZE_BYTES:
+            self._rest = view
+            return None
+        size = self._size_at(view)
+        if SIZE_BYTES + size > len(view):
+            self._begin(size, view[SIZE_BYTES:])
+            return None
+        return self._cut(view, SIZE_BYTES + size)
 
     def next_frame(self, admit: Callable[[int], bool] | None = None) -> memoryview | None:
         """Return the next frame if it was received whole with the last one; raises InvalidFrameError."""
@@ -176,6 +188,13 @@ class FrameReader:
         """Return the size of the incomplete frame; 0 while no frame's size is known."""
         return 0 if self._body is None else self._size
 
+    def _cut(self, chunk: memoryview, end: int) -> memoryview:
+        """Return the frame at the start of our own `chunk`, and keep what follows its end."""
+        if end == len(chunk):
+            return chunk[SIZE_BYTES:]
+        self._rest = chunk[end:]
+        return _apart(chunk[SIZE_BYTES:end])
+
     def _size_at(self, chunk: memoryview) -> int:
         """Return the size of the frame at the start of `chunk`."""
         size: int = _unpack_size(chunk)[0]
@@ -222,6 +241,7 @@ class Connection:
         "is_hung_up",
         "is_large",
         "is_muted",
+        "is_small",
         "is_waiting_for_step",
         "last_active_ns",
         "may_change_processor",
@@ -271,6 +291,7 @@ class Connection:
         self.is_broken = False  # neither side can send
         self.is_closed = False
         self.is_large = False  # it has moved a large piece
+        self.is_small = False  # its last request came whole in one small read
         self.expects_large = False  # its last frame took two reads, so the next one may, too; not with TLS or a gate
         self.may_change_processor = False  # before its next request
         self.last_active_ns = 0
@@ -314,8 +335,29 @@ class Connection:
         if self.secure is not None:
             self._expect_records(frame)
         elif self.expected_bytes or (not self.may_have_input and frames.missing_bytes() > EXPECTED_BYTES_MIN):
-            missing_bytes = frames.missing_bytes()
-            self._expect(min(missing_bytes, EXPECTED_BYTES_MAX) if missing_bytes > EXPECTED_BYTES_MIN else 0)
+            self._expect_rest()
+        return frame
+
+    def reads_small(self) -> bool:
+        """Return whether one small read probably brings its next request: `take_frame` may follow (many_sockets.py)."""
+        return self.is_small and self.gate is None and self.secure is None and self.frames.is_at_boundary()
+
+    def take_frame(self, received: bytearray | int) -> memoryview | None:
+        """Do what `read_frame` does with what `receive_each` has returned for a connection that `reads_small`."""
+        assert not self.is_muted, "(inv. 2)"
+        if isinstance(received, int):
+            if received == -errno.EAGAIN:
+                self.may_have_input = False
+                return None
+            raise OSError(-received, os.strerror(-received))
+        if not received:
+            raise EOFError
+        is_full = len(received) == EACH_BYTES
+        self.may_have_input = is_full or self.is_hung_up
+        frame = self.frames.take(received)
+        self.is_small = frame is not None and not is_full
+        if frame is None and not self.may_have_input:
+            self._expect_rest()
         return frame
 
     def _receive(self, scratch: memoryview, admit: Callable[[int], bool] | None) -> tuple[memoryview | None, int]:
@@ -336,7 +378,13 @@ class Connection:
         # shared the edge of the last bytes, and a TLS session may hold bytes that no edge reports.
         self.may_have_input = count == asked or self.is_hung_up or (self.secure is not None and self.secure.has_more())
         frame = frames.receive(scratch[:count], admit) if wanted is None else frames.filled(count)
+        self.is_small = count < EACH_BYTES and frame is not None and wanted is None
         return frame, count
+
+    def _expect_rest(self) -> None:
+        """Let the next edge come when a large piece of what the frame needs is there (inv. 3)."""
+        missing_bytes = self.frames.missing_bytes()
+        self._expect(min(missing_bytes, EXPECTED_BYTES_MAX) if missing_bytes > EXPECTED_BYTES_MIN else 0)
 
     def expect_any(self) -> bool:
         """Let one byte be an edge again; return false if that was so before (inv. 3)."""
@@ -377,6 +425,10 @@ class Connection:
         if parts is not None:
             self.outgoing = parts if self.outgoing is None else self.outgoing + parts
         self.answered = request
+
+    def small_output(self) -> bytes | None:
+        """Return its unsent responses if `send_each` may send them: without TLS, and small together."""
+        return None if self.outgoing is None or self.secure is not None else small_bytes(self.outgoing)
 
     def mute(self, request: Request) -> None:
         """Begin a request: mute the connection (inv. 1)."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Final, Protocol
+
+from barnabas.broker.network.batches.many_sockets import SEND_BYTES_MAX
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import FileRegion, Part
 
-_JOIN_BYTES_MAX: Final = 8192
 #: Why: up to this size, copying costs less than separate system calls for header and file, each of which releases the
 #: interpreter's lock. One send also wakes the receiver only once.
 _COPY_BYTES_MAX: Final = 48 * 1024
@@ -106,8 +107,8 @@ class PlainTransport(SocketTransport):
 
     def send(self, parts: list[Part]) -> list[Part] | None:
         """Write as much as the kernel takes; return what is left, None when all is sent."""
-        if len(parts) > 1 and _are_small_bytes(parts):  # the responses of a run
-            parts = [b"".join(parts)]
+        if len(parts) > 1 and (joined := small_bytes(parts)) is not None:  # the responses of a run
+            parts = [joined]
         try:
             if len(parts) == 1 and type(parts[0]) is bytes:  # nearly every response but those of Fetch
                 data = parts[0]
@@ -161,7 +162,7 @@ class PlainTransport(SocketTransport):
             size += len(part)
         rest = parts[len(buffers) :]
         flags = socket.MSG_MORE if rest else 0  # Why: header and file slice should share a packet.
-        if size <= _JOIN_BYTES_MAX:
+        if size <= SEND_BYTES_MAX:
             buffers = [b"".join(buffers)]
             sent = self._sock.send(buffers[0], flags)
         else:
@@ -182,13 +183,18 @@ class PlainTransport(SocketTransport):
         return [FileRemainder(region, sent), *rest], sent, False
 
 
-def _are_small_bytes(parts: list[Part]) -> TypeGuard[list[bytes]]:
+def small_bytes(parts: list[Part]) -> bytes | None:
+    """Return parts that are bytes, and few together, as one piece; None if they are anything else."""
+    pieces: list[bytes] = []
     size = 0
     for part in parts:
         if type(part) is not bytes:
-            return False
+            return None
+        pieces.append(part)
         size += len(part)
-    return size <= _JOIN_BYTES_MAX
+    if size > SEND_BYTES_MAX:
+        return None
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _size_of(part: Part) -> int:

@@ -115,6 +115,63 @@ def test_a_throttled_client_waits_only_for_its_next_response(network: Network, b
         assert network.clock.monotonic_ms() - before_ms >= 290
 
 
+@pytest.mark.parametrize("count", [2, 40, 150])
+def test_clients_that_send_at_once_all_get_their_responses(count: int) -> None:
+    """Their requests are read together, and their responses sent together (network/batches/many_sockets.py)."""
+    with (
+        Network(num_network_threads=1, handlers=1, queued_max_requests=1) as network,
+        contextlib.ExitStack() as stack,
+        network.client() as first,
+        network.client() as second,
+        network.client() as third,
+    ):
+        clients = [stack.enter_context(network.client()) for _ in range(count)]
+        for client in clients:
+            client.heartbeat("ok")
+        first.send(heartbeat("wait", 1))
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
+        second.send(heartbeat("ok"))
+        eventually("the queue is full", network.channel.requests.qsize)
+        third.send(heartbeat("ok"))
+        eventually("the processor waits for space", network.channel.requests.blocked_putters)
+        for number, client in enumerate(clients):
+            client.send(heartbeat("ok", 2 * number) + heartbeat("ok", 2 * number + 1))
+        half = heartbeat("ok", 7)
+        clients[0].send(half[:10])
+        clients[-1].send(fetch(100_000, 8))
+        network.services.gate.set()
+        for number, client in enumerate(clients):
+            for correlation_id in (2 * number, 2 * number + 1):
+                response = client.receive(HEARTBEAT, HEARTBEAT_VERSION, correlation_id)
+                assert response.error_code == ErrorCode.NONE
+        clients[0].send(half[10:])
+        assert clients[0].receive(HEARTBEAT, HEARTBEAT_VERSION, 7).error_code == ErrorCode.NONE
+        response = clients[-1].receive(FETCH, FETCH_VERSION, 8)
+        assert len(response.responses[0].partitions[0].records) == 100_000
+
+
+def test_clients_that_leave_at_once_disturb_no_other() -> None:
+    with Network(num_network_threads=1, handlers=1) as network, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(network.client()) for _ in range(30)]
+        for client in clients:
+            client.heartbeat("ok")
+        clients[0].send(heartbeat("wait", 1))
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
+        for client in clients[1:]:
+            client.send(heartbeat("ok", 1))
+        for client in clients[1::3]:
+            reset = struct.pack("ii", 1, 0)
+            client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            client.sock.close()
+        for client in clients[2::3]:
+            client.send(BAD_STREAMS["negative size"])
+        network.services.gate.set()
+        for client in clients[0::3]:
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 1).error_code == ErrorCode.NONE
+            client.heartbeat("ok")
+        eventually("the others are gone", lambda: network.server.quotas.total() == 10)
+
+
 class NetworkTimes:
     """Quotas that note the thread time of each request."""
 

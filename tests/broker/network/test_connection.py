@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import random
 import select
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.network.batches.many_sockets import EACH_BYTES
 from barnabas.broker.network.connection import (
     EXPECTED_BYTES_MAX,
     EXPECTED_BYTES_MIN,
@@ -186,6 +188,72 @@ def test_a_cut_frame_ends_the_stream(peer: Peer) -> None:
     peer.client.close()
     with pytest.raises(EOFError):
         peer.read()
+
+
+def test_a_connection_whose_requests_are_small_takes_what_was_received_for_it(peer: Peer) -> None:
+    connection = peer.connection
+    assert not connection.reads_small(), "nothing is known of it"
+    peer.client.sendall(framed([b"small"]))
+    peer.read()
+    assert connection.reads_small()
+    payloads = [b"first", b"", b"third"]
+    frame = connection.take_frame(bytearray(framed(payloads)))
+    assert frame is not None
+    assert not frame.readonly
+    assert [bytes(frame), peer.read(), peer.read(), peer.read()] == [*payloads, None]
+    assert bytes(connection.take_frame(bytearray(framed([b"whole"]))) or b"") == b"whole"
+    assert not connection.may_have_input
+    connection.is_hung_up = True
+    connection.take_frame(bytearray(framed([b"last"])))
+    assert connection.may_have_input, "the end of the stream may have shared the edge"
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 30])
+def test_a_frame_of_which_a_part_was_received_is_read_on(peer: Peer, cut: int) -> None:
+    stream = framed([b"x" * 40, b"next"])
+    assert peer.connection.take_frame(bytearray(stream[:cut])) is None
+    assert not peer.connection.reads_small()
+    peer.client.sendall(stream[cut:])
+    assert [peer.read(), peer.read()] == [b"x" * 40, b"next"]
+
+
+def test_what_fills_a_small_read_may_have_a_rest(peer: Peer) -> None:
+    payload = b"x" * 5_000
+    stream = framed([payload])
+    assert peer.connection.take_frame(bytearray(stream[:EACH_BYTES])) is None
+    assert peer.connection.may_have_input
+    peer.client.sendall(stream[EACH_BYTES:])
+    peer.scratch = memoryview(bytearray(EACH_BYTES))
+    assert peer.read() == payload
+    assert not peer.connection.reads_small()
+
+
+def test_errors_of_a_received_piece(peer: Peer) -> None:
+    connection = peer.connection
+    connection.may_have_input = True
+    assert connection.take_frame(-errno.EAGAIN) is None
+    assert not connection.may_have_input
+    with pytest.raises(ConnectionResetError):
+        connection.take_frame(-errno.ECONNRESET)
+    with pytest.raises(EOFError):
+        connection.take_frame(bytearray())
+    with pytest.raises(InvalidFrameError):
+        connection.take_frame(bytearray(b"\xff" * 8))
+
+
+def test_a_connection_with_large_requests_is_not_read_in_small_pieces() -> None:
+    """Nor one whose frames wait for memory."""
+    peer = Peer()
+    peer.client.sendall(framed([b"x" * 100]))
+    assert len(peer.read() or b"") == 100
+    assert not peer.connection.reads_small(), "the request took two reads, although the second one was small"
+    for _ in range(2):  # the first one takes two reads, since it might have been large again
+        peer.client.sendall(framed([b"x" * 10]))
+        assert peer.read() == b"x" * 10
+    assert peer.connection.reads_small()
+    peer.connection.gate = MemoryGate(MemoryPool(1, lambda: 0), lambda: None)
+    assert not peer.connection.reads_small()
+    peer.close()
 
 
 def test_a_muted_connection_is_not_read(peer: Peer) -> None:

@@ -43,7 +43,10 @@ TIMES: Final = (
 #: What may be imported before the machine is replaced: the machine, and pytest's plugin.
 EARLY: Final = "barnabas.testing"
 
-_close, _dup, _pread = os.close, os.dup, os.pread
+#: They call the kernel past what is replaced here; their importers have a fallback in Python.
+IN_C: Final = ("barnabas.broker.network.batches._sockets",)
+
+_close, _dup, _pread, _read, _write = os.close, os.dup, os.pread, os.read, os.write
 
 
 def install(used: Scheduler) -> None:
@@ -59,6 +62,8 @@ def install(used: Scheduler) -> None:
     _replace_descriptors()
     _replace(random, Random=randomness.SeededRandom, _urandom=randomness.urandom)
     _replace(os, urandom=randomness.urandom)
+    without: dict[str, Any] = dict.fromkeys(IN_C)
+    sys.modules.update(without)
     programs.prepare(used)
 
 
@@ -126,7 +131,7 @@ def _replace_sockets() -> None:
 
 
 def _replace_descriptors() -> None:
-    _replace(os, close=close, dup=dup, pread=pread, sendfile=sendfile)
+    _replace(os, close=close, dup=dup, pread=pread, read=read, write=write, sendfile=sendfile)
     _replace(os, eventfd=eventfd, eventfd_write=eventfd_write, eventfd_read=eventfd_read)
     _replace(os, sched_getaffinity=lambda _pid: {0})
     _replace(resource, getrlimit=lambda _which: (DESCRIPTORS_MAX, DESCRIPTORS_MAX))
@@ -159,6 +164,24 @@ def pread(fd: int, size: int, position: int) -> bytes:
         return _pread(fd, size, position)
     data: bytes = _sliced(fd).pread(size, position)
     return data
+
+
+def read(fd: int, length: int) -> bytes:
+    """See os.read; of sockets."""
+    if not _is_simulated(fd):
+        return _read(fd, length)
+    target: Any = current_process().find(fd)
+    data: bytes = target.recv(length)
+    return data
+
+
+def write(fd: int, data: Any) -> int:
+    """See os.write; to sockets."""
+    if not _is_simulated(fd):
+        return _write(fd, data)
+    target: Any = current_process().find(fd)
+    count: int = target.send(data)
+    return count
 
 
 def sendfile(out_fd: int, in_fd: int, offset: int, count: int) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from barnabas.testing.simulation.machine.network.polling import Epoll, current_process
 from barnabas.testing.simulation.machine.network.sockets import Socket, connections_of, getaddrinfo, socketpair
+from barnabas.testing.simulation.machine.patches import read, write
 from barnabas.testing.simulation.machine.scheduler import NS_PER_S, Pace
 from tests.barnabas.testing.simulation.machine.conftest import Machine
 
@@ -55,6 +56,23 @@ def test_all_bytes_arrive_in_order(make_machine: Callable[..., Machine], seed: i
 
     Pair(machine, reading, lambda sock: sock.sendall(data))
     assert got == data
+
+
+def test_descriptors_of_sockets_are_read_and_written(machine: Machine) -> None:
+    def answering(sock: Socket) -> None:
+        sock.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            read(sock.fileno(), 10)
+        sock.setblocking(True)
+        assert read(sock.fileno(), 10) == b"?"
+        assert write(sock.fileno(), b"!") == 1
+
+    def asking(sock: Socket) -> None:
+        machine.scheduler.sleep_ns(NS_PER_S)
+        sock.sendall(b"?")
+        assert [read(sock.fileno(), 10), read(sock.fileno(), 10)] == [b"!", b""]
+
+    Pair(machine, answering, asking)
 
 
 def test_a_non_blocking_socket_sends_what_fits(machine: Machine) -> None:
