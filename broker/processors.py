@@ -48,7 +48,7 @@ import queue
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.network.batches.many_sockets import AT_ONCE, receive_each, send_each
+from barnabas.broker.network.batches.many_sockets import AT_ONCE, SENT_BYTES_MAX, receive_each, send_each
 from barnabas.broker.network.connection import Connection, InvalidFrameError
 from barnabas.broker.network.connections import Accepted, Connections, ListenerSettings
 from barnabas.broker.network.event_wait import Events, EventWait
@@ -335,7 +335,8 @@ class Processor:
                 ready.append(connection)
         self._answer_all(ready)
         for connection in held:
-            if connection.answered is not None:
+            # Why asked: it may have been answered since, and then closed or given to another processor.
+            if self._connections.has(connection) and connection.answered is not None:
                 self._answer(connection)
 
     def _take_answer(self, connection: Connection, request: Request) -> None:
@@ -354,32 +355,49 @@ class Processor:
             self._send(connection)
 
     def _answer_all(self, ready: list[Connection]) -> None:
-        """Send the responses to the runs of several connections, small ones together."""
+        """Send the responses to the runs of several connections: small ones together, and before the others."""
         if len(ready) == 1 or self._is_timing:
             for connection in ready:
                 self._answer(connection)
             return
         small: list[Connection] = []
-        fds: list[int] = []
+        others: list[Connection] = []
         outputs: list[bytes] = []
+        size = 0
         for connection in ready:
             output = connection.small_output()
             if output is None:
-                self._answer(connection)
+                others.append(connection)
                 continue
             small.append(connection)
-            fds.append(connection.fd)
             outputs.append(output)
-        for start in range(0, len(small), AT_ONCE):
-            end = start + AT_ONCE
-            sent = send_each(fds[start:end], outputs[start:end])
-            for index, count in enumerate(sent, start):
+            size += len(output)
+            if len(small) == AT_ONCE or size >= SENT_BYTES_MAX:
+                self._send_small(small, outputs)
+                small, outputs, size = [], [], 0
+        if small:
+            self._send_small(small, outputs)
+        for connection in others:
+            self._answer(connection)
+
+    def _send_small(self, small: list[Connection], outputs: list[bytes]) -> None:
+        sent = send_each([connection.fd for connection in small], outputs)
+        for index, count in enumerate(sent):
+            try:
                 self._note_sent(small[index], outputs[index], count)
+            except Exception:
+                self._give_up(small[index])
+
+    def _give_up(self, connection: Connection) -> None:
+        """Close a connection after an uncaught exception. Why: what was received or sent of others must be noted."""
+        log.exception("processor %d got an uncaught exception and closes a connection", self.id)
+        if self._connections.has(connection):
+            self._connections.close(connection, "")
 
     def _note_sent(self, connection: Connection, output: bytes, count: int) -> None:
         """Note what `send_each` returned for a connection."""
         if count < 0 and count != -errno.EAGAIN:
-            self._end_sending(connection, os.strerror(-count))
+            self._end_sending(connection, str(OSError(-count, os.strerror(-count))))
             return
         connection.outgoing = None if count == len(output) else [memoryview(output)[max(count, 0) :]]
         self._end_send(connection)
@@ -583,21 +601,24 @@ class Processor:
         self._read_all(readers)
 
     def _read_all(self, readers: list[Connection]) -> None:
-        """Read the next requests of several connections, those together that are probably small."""
+        """Read the next requests of several connections: those that are probably small together, and first."""
         if len(readers) == 1 or self._is_timing or not self._is_reading:
             for connection in readers:
                 self._read(connection)
             return
         small: list[Connection] = []
+        others: list[Connection] = []
         for connection in readers:
-            if connection.reads_small():
-                small.append(connection)
-            else:
-                self._read(connection)
+            (small if connection.reads_small() else others).append(connection)
         for start in range(0, len(small), AT_ONCE):
             received = receive_each([connection.fd for connection in small[start : start + AT_ONCE]])
             for index, chunk in enumerate(received, start):
-                self._read_received(small[index], chunk)
+                try:
+                    self._read_received(small[index], chunk)
+                except Exception:
+                    self._give_up(small[index])
+        for connection in others:
+            self._read(connection)
 
     def _read_received(self, connection: Connection, received: bytearray | int) -> None:
         """Take what `receive_each` returned for a connection."""

@@ -172,6 +172,36 @@ def test_clients_that_leave_at_once_disturb_no_other() -> None:
         eventually("the others are gone", lambda: network.server.quotas.total() == 10)
 
 
+@pytest.mark.parametrize("last", [heartbeat("last", 1), struct.pack(">i", -1)], ids=["sending", "receiving"])
+def test_a_bug_at_one_connection_disturbs_no_other(last: bytes) -> None:
+    """What was received or sent for others by the same call is neither lost nor repeated."""
+    with (
+        Network(num_network_threads=1, handlers=1, queued_max_requests=1) as network,
+        contextlib.ExitStack() as stack,
+        network.client() as first,
+        network.client() as second,
+        network.client() as third,
+    ):
+        clients = [stack.enter_context(network.client()) for _ in range(10)]
+        for client in clients:
+            client.heartbeat("ok")
+        clients[3].heartbeat("bug-when-closed")
+        first.send(heartbeat("wait", 1))
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
+        second.send(heartbeat("ok"))
+        eventually("the queue is full", network.channel.requests.qsize)
+        third.send(heartbeat("ok"))
+        eventually("the processor waits for space", network.channel.requests.blocked_putters)
+        for number, client in enumerate(clients):
+            client.send(last if number == 3 else heartbeat("ok", number))
+        network.services.gate.set()
+        for number, client in enumerate(clients):
+            if number != 3:
+                assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+                client.heartbeat("ok")
+        eventually("the one is gone", lambda: network.server.quotas.total() == 12)
+
+
 class NetworkTimes:
     """Quotas that note the thread time of each request."""
 

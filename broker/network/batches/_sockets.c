@@ -29,11 +29,18 @@ static PyObject *receive_once(int descriptor)
 {
     char bytes[EACH_BYTES];
     ssize_t count;
+    PyObject *received;
 
     do {
         count = recv(descriptor, bytes, sizeof bytes, MSG_DONTWAIT);
     } while (count < 0 && errno == EINTR);
-    return count < 0 ? PyLong_FromLong(-errno) : PyByteArray_FromStringAndSize(bytes, count);
+    if (count < 0)
+        return PyLong_FromLong(-errno);
+    received = PyByteArray_FromStringAndSize(bytes, count);
+    if (received != NULL)
+        return received;
+    PyErr_Clear(); /* its bytes are lost, those of others are not */
+    return PyLong_FromLong(-ENOMEM);
 }
 
 static PyObject *receive_each(PyObject *Py_UNUSED(module), PyObject *descriptors)

@@ -122,12 +122,23 @@ def _last(services: Services, request: Request, argument: str) -> Answer:
     return Reply(k12_heartbeat.HeartbeatResponse(), close_after=True)
 
 
+def _hook(services: Services, request: Request, argument: str) -> Answer:
+    """Have a bug met when the connection is closed."""
+
+    def bug() -> None:
+        raise RuntimeError("our bug")
+
+    request.connection.on_closed["test"] = bug
+    return _ok(services, request, argument)
+
+
 _KINDS = {
     "ok": _ok,
     "wait": _wait,
     "throttle": _throttle,
     "error": _api_error,
     "bug": _bug,
+    "bug-when-closed": _hook,
     "park": _park,
     "move": _move,
     "not-encodable": _not_encodable,
