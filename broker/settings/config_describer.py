@@ -183,7 +183,8 @@ class ConfigDescriber:
         The value of an unknown key is hidden, since it might be a secret. As in Kafka, only DYNAMIC_KEYS are not
         read-only.
         """
-        key = None if name in AUTHORIZER_KEYS else broker_row(name)
+        row = broker_row(name)
+        key = None if row is None or row.name in AUTHORIZER_KEYS else row
         is_hidden = key is None or key.sensitive
         names = [name] if key is None or not _is_for(name, key.name) else [name, key.name]
         places = (

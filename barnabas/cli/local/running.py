@@ -23,9 +23,7 @@ DIRECTORY_VARIABLE = "BARNABAS_DATA_DIR"
 
 def _pointers(*, is_created: bool = False) -> Path | None:
     """The directory of the pointers, created on demand; None if it is not there or belongs to another user."""
-    # Why not tempfile: a supervisor keeps what it imports, here a megabyte.
-    base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
-    directory = Path(base) / f"barnabas-clusters-{os.getuid()}"
+    directory = Path(_runtime_directory()) / f"barnabas-clusters-{os.getuid()}"
     try:
         if is_created:
             directory.mkdir(mode=0o700, exist_ok=True)
@@ -33,6 +31,14 @@ def _pointers(*, is_created: bool = False) -> Path | None:
     except OSError:
         return None
     return directory if is_ours else None
+
+
+def _runtime_directory() -> str:
+    """Return the user's runtime directory, or one for temporary files. It need not exist."""
+    # Why not tempfile: a supervisor keeps what it imports, here a megabyte.
+    runtime, *temporary = (os.environ.get(name, "") for name in ("XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"))
+    usable = (each for each in temporary if os.path.isdir(each) and os.access(each, os.W_OK | os.X_OK))
+    return runtime or next(usable, "/tmp")
 
 
 @contextlib.contextmanager

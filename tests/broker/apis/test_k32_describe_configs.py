@@ -169,6 +169,13 @@ def test_the_key_of_all_listeners_is_a_synonym_of_that_of_one_listener() -> None
     ]
 
 
+@pytest.mark.parametrize("key", sorted(AUTHORIZER_KEYS))
+def test_an_authorizers_key_of_a_listener_tells_nothing_of_the_authorizers(key: str) -> None:
+    of_listener = f"listener.name.plaintext.{key}"
+    config = one(make_services(**{of_listener: "x"}), ResourceType.BROKER, "1", of_listener)
+    assert places(config) == [(of_listener, None, 4)]
+
+
 def test_secrets_stay_secret() -> None:
     services = make_services()
     set_configs(services, ResourceType.BROKER, "1", ssl_key_password="s3cret")

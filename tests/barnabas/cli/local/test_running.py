@@ -62,6 +62,18 @@ def test_without_a_runtime_directory_clusters_go_unannounced(tmp_path: Path, mon
         assert running_directories() == []
 
 
+def test_clusters_are_announced_where_temporary_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a runtime directory; a variable that names no directory is passed over."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("TEMP", str(tmp_path))
+    one = cluster(tmp_path / "one", os.getpid())
+    monkeypatch.setattr("barnabas.cli.local.running.is_supervisor", lambda _: True)
+    with announced(one):
+        assert (tmp_path / f"barnabas-clusters-{os.getuid()}" / str(os.getpid())).is_symlink()
+        assert running_directories() == [one]
+
+
 def test_a_cluster_is_found_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, dead = cluster(tmp_path / "one", os.getpid()), cluster(tmp_path / "dead", 2**30)
     assert cluster_at("one:1") is None
