@@ -30,7 +30,6 @@ Rules
 8. Clients that are not authenticated must not slow others down. On a listener with TLS or SASL all that is done for
    them is done in steps, after the requests that were read, while their share of time lasts
    (network/unauthenticated/steps.py).
-
 9. Small requests that are there at the same time are received by one call, and the small responses of a turn are sent
    by one (network/batches/many_sockets.py).
 

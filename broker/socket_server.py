@@ -128,7 +128,6 @@ class SocketServer:
             window=RateWindow(config.quota_window_num, config.quota_window_size_seconds * MS_PER_S),
         )
         pool_bytes = config.queued_max_request_bytes
-        self._connections_per_processor = config.barnabas_connections_per_processor
         self._busy_poll = BusyPollTurn(config.barnabas_busy_poll_max_us * NS_PER_US)
         self._pool = MemoryPool(pool_bytes, clock.monotonic_ns) if pool_bytes > 0 else None
         self._share = Share(UNAUTHENTICATED_PERCENT, channel.requests, clock.monotonic_ns)
@@ -292,7 +291,7 @@ class SocketServer:
             lambda: self._make_processor(listener, sasl),
             thread_prefix=self._thread_prefix,
             send_buffer_bytes=config.socket_send_buffer_bytes,
-            connections_per_processor=self._connections_per_processor,
+            connections_per_processor=config.barnabas_connections_per_processor,
             filled_together=parallel_threads(len(os.sched_getaffinity(0))),
             share=None if listener.security_protocol == PLAINTEXT else self._accept_share,
         )
@@ -321,7 +320,7 @@ class SocketServer:
                 idle_ms_max=self._config.connections_max_idle_ms,
                 is_for_clients=self._is_for_clients(listener.name),
                 busy_poll=self._busy_poll,
-                inbox_size=max(INBOX_SIZE, self._connections_per_processor),
+                inbox_size=max(INBOX_SIZE, self._config.barnabas_connections_per_processor),
                 sasl=sasl,
                 share=None if listener.security_protocol == PLAINTEXT else self._share,
                 tls=tls,

@@ -124,12 +124,7 @@ def test_connections_that_come_at_once_stay_together() -> None:
     limits = {"num_network_threads": 2, "handlers": 1, "queued_max_requests": 1}
     with Network(barnabas_connections_per_processor=64, **limits) as network, contextlib.ExitStack() as stack:
         working = [stack.enter_context(network.client()) for _ in range(3)]
-        working[0].send(heartbeat("wait", 1))
-        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
-        working[1].send(heartbeat("ok"))
-        eventually("the queue is full", network.channel.requests.qsize)
-        working[2].send(heartbeat("ok"))
-        eventually("the processor waits for space", network.channel.requests.blocked_putters)
+        network.block_processor(*working)
         clients = [stack.enter_context(network.client()) for _ in range(2 * INBOX_SIZE)]
         eventually("all are accepted", lambda: sum(loads(network)) == len(working) + len(clients))
         assert loads(network) == [len(working) + len(clients), 0]

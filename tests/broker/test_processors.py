@@ -128,12 +128,7 @@ def test_clients_that_send_at_once_all_get_their_responses(count: int) -> None:
         clients = [stack.enter_context(network.client()) for _ in range(count)]
         for client in clients:
             client.heartbeat("ok")
-        first.send(heartbeat("wait", 1))
-        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
-        second.send(heartbeat("ok"))
-        eventually("the queue is full", network.channel.requests.qsize)
-        third.send(heartbeat("ok"))
-        eventually("the processor waits for space", network.channel.requests.blocked_putters)
+        network.block_processor(first, second, third)
         for number, client in enumerate(clients):
             client.send(heartbeat("ok", 2 * number) + heartbeat("ok", 2 * number + 1))
         half = heartbeat("ok", 7)
@@ -186,12 +181,7 @@ def test_a_bug_at_one_connection_disturbs_no_other(last: bytes) -> None:
         for client in clients:
             client.heartbeat("ok")
         clients[3].heartbeat("bug-when-closed")
-        first.send(heartbeat("wait", 1))
-        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
-        second.send(heartbeat("ok"))
-        eventually("the queue is full", network.channel.requests.qsize)
-        third.send(heartbeat("ok"))
-        eventually("the processor waits for space", network.channel.requests.blocked_putters)
+        network.block_processor(first, second, third)
         for number, client in enumerate(clients):
             client.send(last if number == 3 else heartbeat("ok", number))
         network.services.gate.set()

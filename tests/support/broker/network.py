@@ -30,6 +30,7 @@ from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol import headers
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k01_fetch, k06_update_metadata, k12_heartbeat, k18_api_versions, response_class
+from tests.support.waiting import eventually
 
 UNLIMITED = 2**31 - 1
 TIMEOUT_S = 60
@@ -283,6 +284,18 @@ class Network:
 
     def client(self, listener: str = "PLAINTEXT") -> Client:
         return Client(self.server.port(listener))
+
+    def block_processor(self, first: Client, second: Client, third: Client) -> None:
+        """Have the processor wait for space in the request queue until `services.gate` is set.
+
+        Of a network with one handler and queued_max_requests=1; the clients have sent nothing.
+        """
+        first.send(heartbeat("wait", 1))
+        assert self.services.arrived.acquire(timeout=TIMEOUT_S)
+        second.send(heartbeat("ok"))
+        eventually("the queue is full", self.channel.requests.qsize)
+        third.send(heartbeat("ok"))
+        eventually("the processor waits for space", self.channel.requests.blocked_putters)
 
 
 class Client:
