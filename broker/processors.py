@@ -31,7 +31,8 @@ Rules
    them is done in steps, after the requests that were read, while their share of time lasts
    (network/unauthenticated/steps.py).
 9. Small requests that are there at the same time are received by one call, and the small responses of a turn are sent
-   by one (network/batches/many_sockets.py).
+   by one (network/batches/many_sockets.py). While nothing else happens, the rest of a large response is sent where the
+   processor waits, whenever the client's socket has space (network/batches/many_parts.py).
 
 Threads: each processor is one; the acceptor fills its `inbox`, any thread its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
@@ -56,6 +57,7 @@ from barnabas.broker.network.network_metrics import ProcessorMetrics
 from barnabas.broker.network.sasl.logins import Logins
 from barnabas.broker.network.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
 from barnabas.broker.network.throttled_connections import ThrottledConnections
+from barnabas.broker.network.transport import PlainTransport
 from barnabas.broker.network.unauthenticated.steps import Steps
 from barnabas.broker.request_channel import QueueClosed, RequestChannel, RequestQueue, ResponseQueue
 from barnabas.broker.requests.request import CLOSING, Request
@@ -144,6 +146,7 @@ class Processor:
         )
         self._hung_up: deque[Connection] = deque()  # their clients send no more; not closed yet
         self._unfinished: deque[Connection] = deque()  # moved much in their turn; they continue in the next
+        self._blocked: Connection | None = None  # whose socket was full last
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._finished: list[Request] = []  # answered, not recorded yet
         self._wait = EventWait(
@@ -424,6 +427,8 @@ class Processor:
             if connection.transport.may_go_on:
                 connection.transport.may_go_on = False
                 self._unfinished.append(connection)
+            elif connection.is_authenticated and connection.secure is None:
+                self._blocked = connection
             # Why nothing else: the socket is full, and an edge will report when it is writable.
             return
         self._conclude(connection)
@@ -555,8 +560,31 @@ class Processor:
         timeout_s = self._sleep_s() if self._is_quiet else SLEEP_S
         if due_ns is not None:
             timeout_s = min(timeout_s, (due_ns + NS_PER_MS) / 1e9)
+        blocked = self._blocked
+        if blocked is not None:
+            if blocked.outgoing is not None and self._connections.has(blocked):
+                return self._wait_and_send(blocked, now_ns, timeout_s)
+            self._blocked = None
         events = self._wait.for_events(now_ns, timeout_s)
         self._is_quiet = not events
+        return events
+
+    def _wait_and_send(self, connection: Connection, now_ns: int, timeout_s: float) -> Events:
+        """Wait for events; go on sending a connection's response whenever its socket has space (rule 9)."""
+        transport, parts = connection.transport, connection.outgoing
+        assert isinstance(transport, PlainTransport)
+        assert parts is not None
+        try:
+            events, rest, sending_ns = self._wait.while_sending(now_ns, timeout_s, transport, parts)
+        except OSError as error:
+            self._end_sending(connection, str(error))
+            return []
+        self._is_quiet = not events and rest is parts
+        if rest is not parts:
+            connection.outgoing = rest
+            if self._is_timing:
+                connection.thread_ns += sending_ns
+            self._end_send(connection)
         return events
 
     def _sleep_s(self) -> float:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.network.network_metrics import IdleMeter
+    from barnabas.broker.network.transport import PlainTransport
+    from barnabas.protocol.schema import Part
 
 Events = list[tuple[int, int]]
 
@@ -77,6 +79,25 @@ class EventWait:
         self._responses.stay_awake()
         self._requests.wake_if_stalled()
         return events
+
+    def while_sending(
+        self, now_ns: int, timeout_s: float, transport: PlainTransport, parts: list[Part]
+    ) -> tuple[Events, list[Part] | None, int]:
+        """Wait as `for_events` does, but never spin, and go on sending the rest of a response meanwhile.
+
+        Returns as `PlainTransport.wait_and_send`. The time that it sends is not idle. Raises OSError.
+        """
+        if self._requests.has_waiting():
+            timeout_s = min(timeout_s, STALL_S)
+        self._idle.begin(now_ns)
+        sending_ns = 0
+        try:
+            events, rest, sending_ns = transport.wait_and_send(self._selector, timeout_s, parts)
+        finally:
+            self._idle.end(self._now_ns() - sending_ns)
+            self._responses.stay_awake()
+            self._requests.wake_if_stalled()
+        return events, rest, sending_ns
 
     def stop(self) -> None:
         """Spin no more until many waits were short again; let another processor spin."""

@@ -18,7 +18,14 @@ import select
 import selectors
 import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.network.batches.many_parts import wait_and_send
+
+if TYPE_CHECKING:
+    import socket
+
+    from barnabas.protocol.schema import Part
 
 READABLE: Final = select.EPOLLIN | select.EPOLLRDHUP
 WRITABLE: Final = select.EPOLLOUT
@@ -58,6 +65,12 @@ class EdgeSelector(selectors.BaseSelector):
     def poll(self, timeout_s: float) -> list[tuple[int, int]]:
         """Return (descriptor, epoll events) pairs; a wake-up is a pair with an unregistered descriptor."""
         return self._epoll.poll(timeout_s, _EVENTS_MAX)
+
+    def poll_and_send(
+        self, timeout_s: float, sock: socket.socket, parts: list[Part], most: int
+    ) -> tuple[list[tuple[int, int]], int, int, bool, int]:
+        """Do what `poll` does, and send parts whenever a full socket of the selector has space; see `wait_and_send`."""
+        return wait_and_send(self._epoll, int(timeout_s * 1e9), sock, parts, most)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Do what `poll` does, with the types of the standard library."""

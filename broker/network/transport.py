@@ -11,16 +11,17 @@ import os
 import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.broker.network.batches.many_parts import send_parts, size_of
 from barnabas.broker.network.batches.many_sockets import SEND_BYTES_MAX
 
 if TYPE_CHECKING:
+    from barnabas.broker.network.selector import EdgeSelector
     from barnabas.protocol.schema import FileRegion, Part
 
 #: Why: up to this size, copying costs less than separate system calls for header and file, each of which releases the
 #: interpreter's lock. One send also wakes the receiver only once.
 _COPY_BYTES_MAX: Final = 48 * 1024
 RECEIVE_BUFFER_MIN: Final = 150 * 1024  # as the kernel counts: twice what was asked for. 128 KiB is not enough
-_BUFFERS_MAX: Final = 256  # well below IOV_MAX
 TURN_BYTES: Final = 2 << 20  # about as much as one connection moves before others have their turn
 
 
@@ -52,7 +53,8 @@ class FileRemainder:
     __slots__ = ("_region", "position", "size")
 
     def __init__(self, region: FileRegion, sent: int) -> None:
-        self._region = region  # keeps the file open
+        # Keeps the file open. Why not a remainder: a client that reads slowly would make a long chain of them.
+        self._region: FileRegion = region._region if isinstance(region, FileRemainder) else region
         self.position = region.position + sent
         self.size = region.size - sent
 
@@ -96,11 +98,12 @@ class SocketTransport:
 class PlainTransport(SocketTransport):
     """A TCP socket without encryption. Files are sent by sendfile(2), small pieces of them copied."""
 
-    __slots__ = ("_send", "may_go_on", "receive_into")
+    __slots__ = ("_is_partial", "_send", "may_go_on", "receive_into")
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         self.may_go_on = False
+        self._is_partial = False  # a part of the parts was sent
         # Why not methods: called for every request.
         self.receive_into = sock.recv_into
         self._send = sock.send
@@ -127,60 +130,29 @@ class PlainTransport(SocketTransport):
         self._sock.close()
 
     def _send_many(self, parts: list[Part]) -> list[Part] | None:
-        remaining: list[Part] = [part for part in parts if _size_of(part)]
-        if sum(map(_size_of, remaining)) <= _COPY_BYTES_MAX:
-            remaining = [b"".join(map(_bytes_of, remaining))]
-        self.may_go_on = False
-        left = TURN_BYTES
-        while remaining:
-            if left <= 0:
-                self.may_go_on = True
-                return remaining
-            try:
-                remaining, sent, is_full = self._send_head(remaining)
-            except BlockingIOError:
-                return remaining
-            if is_full:
-                return remaining
-            left -= sent
-        return None
+        if not self._is_partial and sum(map(size_of, parts)) <= _COPY_BYTES_MAX:
+            parts = [b"".join(map(_bytes_of, parts))]
+        done, sent, is_full = send_parts(self._sock, parts, TURN_BYTES)
+        return self._rest(parts, done, sent, is_full)
 
-    def _send_head(self, parts: list[Part]) -> tuple[list[Part], int, bool]:
-        """Send the first region, or all buffers before it.
+    def wait_and_send(
+        self, selector: EdgeSelector, timeout_s: float, parts: list[Part]
+    ) -> tuple[list[tuple[int, int]], list[Part] | None, int]:
+        """Wait for events of the selector; go on sending what `send` has left whenever the socket has space.
 
-        Returns the rest, how many bytes were sent, and whether the socket is full.
+        Returns other events, what is left (the same list if nothing was sent), and for how many nanoseconds it sent.
         """
-        first = parts[0]
-        if not isinstance(first, (bytes, bytearray, memoryview)):
-            return self._send_region(first, parts[1:])
-        buffers: list[bytes | memoryview] = []
-        size = 0
-        for part in parts[:_BUFFERS_MAX]:
-            if not isinstance(part, (bytes, bytearray, memoryview)):
-                break
-            buffers.append(part)
-            size += len(part)
-        rest = parts[len(buffers) :]
-        flags = socket.MSG_MORE if rest else 0  # Why: header and file slice should share a packet.
-        if size <= SEND_BYTES_MAX:
-            buffers = [b"".join(buffers)]
-            sent = self._sock.send(buffers[0], flags)
-        else:
-            sent = self._sock.sendmsg(buffers, (), flags)
-        if sent == size:
-            return rest, sent, False
-        return _drop(buffers, sent) + rest, sent, True
+        events, done, sent, is_full, sending_ns = selector.poll_and_send(timeout_s, self._sock, parts, TURN_BYTES)
+        rest = self._rest(parts, done, sent, is_full) if done or sent else parts
+        return events, rest, sending_ns
 
-    def _send_region(self, region: FileRegion, rest: list[Part]) -> tuple[list[Part], int, bool]:
-        """Send some of a region; returns as `_send_head`."""
-        asked = min(region.size, TURN_BYTES)
-        sent = os.sendfile(self._sock.fileno(), region.fileno(), region.position, asked)
-        if sent == region.size:
-            return rest, sent, False
-        if sent == 0:
-            raise OSError(f"the file ends {region.size} bytes before the slice to be sent")
-        # Why not full: sendfile may send less than asked although the socket has space.
-        return [FileRemainder(region, sent), *rest], sent, False
+    def _rest(self, parts: list[Part], done: int, sent: int, is_full: bool) -> list[Part] | None:
+        rest = parts[done:]
+        if sent:
+            rest[0] = rest_of(rest[0], sent)
+        self._is_partial = bool(rest)
+        self.may_go_on = self._is_partial and not is_full
+        return rest or None
 
 
 def small_bytes(parts: list[Part]) -> bytes | None:
@@ -197,8 +169,11 @@ def small_bytes(parts: list[Part]) -> bytes | None:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _size_of(part: Part) -> int:
-    return len(part) if isinstance(part, (bytes, bytearray, memoryview)) else part.size
+def rest_of(part: Part, sent: int) -> Part:
+    """Return a part without its first bytes."""
+    if isinstance(part, (bytes, bytearray, memoryview)):
+        return memoryview(part)[sent:]
+    return FileRemainder(part, sent)
 
 
 def _bytes_of(part: Part) -> bytes | memoryview:
@@ -208,12 +183,3 @@ def _bytes_of(part: Part) -> bytes | memoryview:
     if len(data) != part.size:
         raise OSError(f"the file ends {part.size - len(data)} bytes before the slice to be sent")
     return data
-
-
-def _drop(buffers: list[bytes | memoryview], count: int) -> list[Part]:
-    """Return the buffers without their first `count` bytes."""
-    for index, buffer in enumerate(buffers):
-        if count < len(buffer):
-            return [memoryview(buffer)[count:], *buffers[index + 1 :]]
-        count -= len(buffer)
-    return []

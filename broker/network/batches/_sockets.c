@@ -1,5 +1,5 @@
-/* receive_each and send_each in C. many_sockets.py documents them, says why they keep the interpreter's lock, and has
- * their fallbacks; tests/broker/network/batches/test_many_sockets.py compares both.
+/* receive_each, send_each and send_parts in C. many_sockets.py and many_parts.py document them, say which of them keep
+ * the interpreter's lock, and have their fallbacks; tests/broker/network/batches/ compares both.
  *
  * Threads: any; the caller's lists are its own.
  */
@@ -7,9 +7,17 @@
 #include <Python.h>
 #include <errno.h>
 #include <limits.h>
+#include <sys/epoll.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
 
 #define EACH_BYTES 2048
+#define PIECES 16 /* parts that are looked at together */
+#define EVENTS 64
+#define NS_PER_MS 1000000LL
+#define NS_PER_S 1000000000LL
 
 static int descriptor_at(PyObject *list, Py_ssize_t index, int *descriptor)
 {
@@ -95,7 +103,242 @@ static PyObject *send_each(PyObject *Py_UNUSED(module), PyObject *const *argumen
     return sent;
 }
 
+/* A part of a response: bytes in memory, or a region of a file. */
+struct piece {
+    Py_buffer view; /* view.obj is NULL for a region */
+    int file;
+    long long position;
+    long long size;
+};
+
+struct progress {
+    Py_ssize_t done; /* parts that are sent */
+    long long sent;  /* bytes of the next one */
+    long long left;  /* bytes that may still be sent in this call */
+    int is_full;
+    int error; /* an errno; -1: a file ended */
+};
+
+static int read_number(PyObject *part, const char *name, long long *value)
+{
+    PyObject *number = PyObject_GetAttrString(part, name);
+
+    if (number == NULL)
+        return -1;
+    *value = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_part(PyObject *part, struct piece *piece)
+{
+    if (PyObject_CheckBuffer(part)) {
+        if (PyObject_GetBuffer(part, &piece->view, PyBUF_SIMPLE) < 0)
+            return -1;
+        piece->size = piece->view.len;
+        return 0;
+    }
+    piece->view.obj = NULL;
+    piece->file = PyObject_AsFileDescriptor(part);
+    if (piece->file < 0)
+        return -1;
+    return read_number(part, "position", &piece->position) || read_number(part, "size", &piece->size) ? -1 : 0;
+}
+
+/* One system call, for a region or for all buffers before the next one; returns what it returns. */
+static ssize_t send_some(int descriptor, struct piece *pieces, int count, int is_last, struct progress *progress)
+{
+    struct iovec vectors[PIECES];
+    struct msghdr message = {.msg_iov = vectors};
+    long long asked = pieces[0].size - progress->sent;
+    int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+
+    if (pieces[0].view.obj == NULL) {
+        off_t position = pieces[0].position + progress->sent;
+        return sendfile(descriptor, pieces[0].file, &position, asked < progress->left ? asked : progress->left);
+    }
+    while (message.msg_iovlen < (size_t)count && pieces[message.msg_iovlen].view.obj != NULL) {
+        struct piece *piece = &pieces[message.msg_iovlen];
+        long long skipped = message.msg_iovlen == 0 ? progress->sent : 0;
+        vectors[message.msg_iovlen].iov_base = (char *)piece->view.buf + skipped;
+        vectors[message.msg_iovlen++].iov_len = (size_t)(piece->size - skipped);
+    }
+    if (message.msg_iovlen < (size_t)count || !is_last)
+        flags |= MSG_MORE; /* a header and the file region after it share a packet */
+    return sendmsg(descriptor, &message, flags);
+}
+
+static void send_pieces(int descriptor, struct piece *pieces, int count, int is_last, struct progress *progress)
+{
+    int at = 0;
+
+    while (at < count) {
+        ssize_t sent;
+        if (pieces[at].size == progress->sent) {
+            at++;
+            progress->done++;
+            progress->sent = 0;
+            continue;
+        }
+        if (progress->left <= 0)
+            return;
+        sent = send_some(descriptor, pieces + at, count - at, is_last, progress);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0) {
+            progress->is_full = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+            progress->error = progress->is_full ? 0 : sent < 0 ? errno : -1;
+            return;
+        }
+        progress->left -= sent;
+        progress->sent += sent;
+        while (progress->sent > 0 && progress->sent >= pieces[at].size) {
+            progress->sent -= pieces[at++].size;
+            progress->done++;
+        }
+    }
+}
+
+static int read_pieces(PyObject *parts, Py_ssize_t first, struct piece *pieces)
+{
+    int count = 0;
+
+    for (; count < PIECES && first + count < PyList_GET_SIZE(parts); count++)
+        if (read_part(PyList_GET_ITEM(parts, first + count), &pieces[count]) < 0)
+            break;
+    return count;
+}
+
+/* What `advance` waits for before it sends: events of a selector. */
+struct waiting {
+    int selector; /* -1: it does not wait */
+    long long until_ns;
+    long long sending_ns; /* the time that it sent */
+    int count;            /* of the events that are not its own to handle */
+    struct epoll_event events[EVENTS];
+};
+
+static long long now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* Send pieces; wait whenever the socket is full, until there are other events or the time is over. */
+static void send_and_wait(int descriptor, struct piece *pieces, int count, int is_last, struct progress *progress,
+                          struct waiting *waiting)
+{
+    Py_ssize_t end = progress->done + count;
+
+    while (progress->done < end && progress->left > 0 && !progress->error) {
+        int first = count - (int)(end - progress->done);
+        long long began_ns;
+        if (progress->is_full) {
+            long long left_ns = waiting->until_ns - now_ns();
+            long long left_ms = left_ns > 0 ? (left_ns + NS_PER_MS - 1) / NS_PER_MS : 0;
+            waiting->count = epoll_wait(waiting->selector, waiting->events, EVENTS,
+                                        left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+            if (waiting->count < 0 && errno == EINTR)
+                continue;
+            if (waiting->count < 0)
+                progress->error = errno;
+            if (waiting->count != 1 || waiting->events[0].data.fd != descriptor
+                || waiting->events[0].events != EPOLLOUT)
+                return;
+            waiting->count = 0;
+            progress->is_full = 0;
+        }
+        began_ns = now_ns();
+        send_pieces(descriptor, pieces + first, count - first, is_last, progress);
+        waiting->sending_ns += now_ns() - began_ns;
+    }
+}
+
+/* Send parts from the one at `progress` on; returns -1 if an exception is set. */
+static int advance(int descriptor, PyObject *parts, struct progress *progress, struct waiting *waiting)
+{
+    while (progress->done < PyList_GET_SIZE(parts)) {
+        struct piece pieces[PIECES];
+        int count = read_pieces(parts, progress->done, pieces);
+        if (!PyErr_Occurred()) {
+            int is_last = progress->done + count == PyList_GET_SIZE(parts);
+            Py_BEGIN_ALLOW_THREADS
+            if (waiting == NULL)
+                send_pieces(descriptor, pieces, count, is_last, progress);
+            else
+                send_and_wait(descriptor, pieces, count, is_last, progress, waiting);
+            Py_END_ALLOW_THREADS
+        }
+        for (int index = 0; index < count; index++)
+            if (pieces[index].view.obj != NULL)
+                PyBuffer_Release(&pieces[index].view);
+        if (progress->error == -1)
+            PyErr_SetString(PyExc_OSError, "the file ends before the slice that is to be sent");
+        else if (progress->error) {
+            errno = progress->error;
+            PyErr_SetFromErrno(PyExc_OSError);
+        }
+        if (PyErr_Occurred())
+            return -1;
+        if (progress->is_full || progress->left <= 0)
+            return 0;
+    }
+    return 0;
+}
+
+static PyObject *send_parts(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    struct progress progress = {0};
+    int descriptor;
+
+    if (argument_count != 3 || !PyList_CheckExact(arguments[1]))
+        return PyErr_Format(PyExc_TypeError, "send_parts(socket, list of parts, most)");
+    descriptor = PyObject_AsFileDescriptor(arguments[0]);
+    progress.left = PyLong_AsLongLong(arguments[2]);
+    if (descriptor < 0 || (progress.left == -1 && PyErr_Occurred())
+        || advance(descriptor, arguments[1], &progress, NULL) < 0)
+        return NULL;
+    return Py_BuildValue("(nLO)", progress.done, progress.sent, progress.is_full ? Py_True : Py_False);
+}
+
+static PyObject *wait_and_send(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    struct progress progress = {.is_full = 1};
+    struct waiting waiting = {0};
+    PyObject *events;
+    int descriptor;
+
+    if (argument_count != 5 || !PyList_CheckExact(arguments[3]) || PyList_GET_SIZE(arguments[3]) == 0)
+        return PyErr_Format(PyExc_TypeError, "wait_and_send(selector, nanoseconds, socket, list of parts, most)");
+    waiting.selector = PyObject_AsFileDescriptor(arguments[0]);
+    waiting.until_ns = PyLong_AsLongLong(arguments[1]);
+    descriptor = PyObject_AsFileDescriptor(arguments[2]);
+    progress.left = PyLong_AsLongLong(arguments[4]);
+    if (PyErr_Occurred())
+        return NULL;
+    waiting.until_ns += now_ns();
+    if (advance(descriptor, arguments[3], &progress, &waiting) < 0)
+        return NULL;
+    events = PyList_New(waiting.count);
+    for (int index = 0; events != NULL && index < waiting.count; index++) {
+        PyObject *event = Py_BuildValue("(iI)", waiting.events[index].data.fd, waiting.events[index].events);
+        if (event == NULL)
+            Py_CLEAR(events);
+        else
+            PyList_SET_ITEM(events, index, event);
+    }
+    if (events == NULL)
+        return NULL;
+    return Py_BuildValue("(NnLOL)", events, progress.done, progress.sent, progress.is_full ? Py_True : Py_False,
+                         waiting.sending_ns);
+}
+
 static PyMethodDef methods[] = {
+    {"send_parts", (PyCFunction)(void (*)(void))send_parts, METH_FASTCALL, "send_parts(socket, parts, most): see many_parts.py."},
+    {"wait_and_send", (PyCFunction)(void (*)(void))wait_and_send, METH_FASTCALL,
+     "wait_and_send(selector, nanoseconds, socket, parts, most): see many_parts.py."},
     {"receive_each", receive_each, METH_O, "receive_each(descriptors): what each has, or its error."},
     {"send_each", (PyCFunction)(void (*)(void))send_each, METH_FASTCALL, "send_each(descriptors, data): counts or errors."},
     {NULL, NULL, 0, NULL},

@@ -21,7 +21,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.network.secure.record_ends import HEADER_BYTES, RecordEnds
-from barnabas.broker.network.transport import TURN_BYTES, FileRemainder, SocketTransport
+from barnabas.broker.network.transport import TURN_BYTES, SocketTransport, rest_of
 from barnabas.security.tls.errors import TlsError
 from barnabas.security.tls.session import TlsSession
 
@@ -258,16 +258,10 @@ def _encrypt(session: TlsSession, parts: list[Part], buffer: memoryview) -> tupl
         size += taken
         if taken < whole:
             session.write(buffer)
-            return [_rest_of(part, taken), *parts[index + 1 :]], size
+            return [rest_of(part, taken), *parts[index + 1 :]], size
     if size:
         session.write(buffer[:size])
     return [], size
-
-
-def _rest_of(part: Part, taken: int) -> Part:
-    if isinstance(part, (bytes, bytearray, memoryview)):
-        return memoryview(part)[taken:]
-    return FileRemainder(part, taken)
 
 
 def _read(region: FileRegion, buffer: memoryview) -> None:

@@ -1,0 +1,95 @@
+"""The parts of a large response, buffers and regions of files, sent by one call.
+
+The functions are written in C (`_sockets.c`). Those in Python are the fallback where there was no C compiler; a test
+compares both.
+
+Why: a client that reads fast takes 128 to 256 KiB whenever its socket has space. What the broker does in between, it
+does with cold caches. In Python that took half as long as the system calls.
+
+The functions in C give the interpreter's lock away, once for all system calls: a file may have to be read from the
+disk.
+
+Threads: the processor that owns the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Part
+
+__all__ = ("python_send_parts", "python_wait_and_send", "send_parts", "wait_and_send")
+
+_BUFFERS_MAX: Final = 16  # of one system call
+_EVENTS_MAX: Final = 64
+
+
+def python_send_parts(sock: socket.socket, parts: list[Part], most: int, /) -> tuple[int, int, bool]:
+    """Send parts through a socket that does not block, until it is full or about `most` bytes are sent.
+
+    Returns how many parts are sent, how many bytes of the next one, and whether the socket is full: an edge will then
+    report that it has space. Raises OSError, also for a file that ends before its region does.
+    """
+    done = sent = 0
+    try:
+        while done < len(parts):
+            if size_of(parts[done]) == sent:
+                done, sent = done + 1, 0
+                continue
+            if most <= 0:
+                return done, sent, False
+            count = _send_some(sock, parts, done, sent, most)
+            most -= count
+            sent += count
+            while sent and sent >= (size := size_of(parts[done])):
+                sent -= size
+                done += 1
+    except BlockingIOError:
+        return done, sent, True
+    return done, sent, False
+
+
+def _send_some(sock: socket.socket, parts: list[Part], first: int, skipped: int, most: int) -> int:
+    """Send some of a region, or of all buffers before the next one, without the first bytes; return how many."""
+    part = parts[first]
+    if not isinstance(part, (bytes, bytearray, memoryview)):
+        count = min(part.size - skipped, most)
+        sent = os.sendfile(sock.fileno(), part.fileno(), part.position + skipped, count)
+        if not sent:
+            raise OSError("the file ends before the slice that is to be sent")
+        return sent
+    buffers: list[bytes | memoryview] = [memoryview(part)[skipped:]]
+    for part in parts[first + 1 : first + _BUFFERS_MAX]:
+        if not isinstance(part, (bytes, bytearray, memoryview)):
+            break
+        buffers.append(part)
+    # Why: a header and the file region after it should share a packet.
+    flags = socket.MSG_MORE if first + len(buffers) < len(parts) else 0
+    return sock.sendmsg(buffers, (), flags)
+
+
+def python_wait_and_send(
+    selector: select.epoll, timeout_ns: int, _sock: socket.socket, _parts: list[Part], _most: int, /
+) -> tuple[list[tuple[int, int]], int, int, bool, int]:
+    """Wait until a selector has events; the function in C sends parts meanwhile, each time the full socket has space.
+
+    It ends when there are other events than that, after the time, when all parts or about `most` bytes are sent.
+    Returns the events that it has not handled, what `send_parts` returns, and for how many nanoseconds it sent.
+    Raises OSError.
+    """
+    return selector.poll(timeout_ns / 1e9, _EVENTS_MAX), 0, 0, True, 0
+
+
+def size_of(part: Part) -> int:
+    """Return the bytes of a part."""
+    return len(part) if isinstance(part, (bytes, bytearray, memoryview)) else part.size
+
+
+try:
+    from barnabas.broker.network.batches._sockets import send_parts, wait_and_send
+except ImportError:  # there was no C compiler, or the machine is simulated
+    send_parts, wait_and_send = python_send_parts, python_wait_and_send
