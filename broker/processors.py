@@ -48,6 +48,7 @@ import queue
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.network.batches.many_parts import OUTPUTS
 from barnabas.broker.network.batches.many_sockets import AT_ONCE, SENT_BYTES_MAX, receive_each, send_each
 from barnabas.broker.network.connection import Connection, InvalidFrameError
 from barnabas.broker.network.connections import Accepted, Connections, ListenerSettings
@@ -146,7 +147,7 @@ class Processor:
         )
         self._hung_up: deque[Connection] = deque()  # their clients send no more; not closed yet
         self._unfinished: deque[Connection] = deque()  # moved much in their turn; they continue in the next
-        self._blocked: Connection | None = None  # whose socket was full last
+        self._blocked: list[Connection] = []  # their sockets were full; what is left of a response waits
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._finished: list[Request] = []  # answered, not recorded yet
         self._wait = EventWait(
@@ -427,8 +428,8 @@ class Processor:
             if connection.transport.may_go_on:
                 connection.transport.may_go_on = False
                 self._unfinished.append(connection)
-            elif connection.is_authenticated and connection.secure is None:
-                self._blocked = connection
+            elif connection.is_authenticated and connection.secure is None and connection not in self._blocked:
+                self._blocked.append(connection)
             # Why nothing else: the socket is full, and an edge will report when it is writable.
             return
         self._conclude(connection)
@@ -560,31 +561,28 @@ class Processor:
         timeout_s = self._sleep_s() if self._is_quiet else SLEEP_S
         if due_ns is not None:
             timeout_s = min(timeout_s, (due_ns + NS_PER_MS) / 1e9)
-        blocked = self._blocked
-        if blocked is not None:
-            if blocked.outgoing is not None and self._connections.has(blocked):
-                return self._wait_and_send(blocked, now_ns, timeout_s)
-            self._blocked = None
-        events = self._wait.for_events(now_ns, timeout_s)
-        self._is_quiet = not events
-        return events
+        return self._wait_and_send(now_ns, timeout_s)
 
-    def _wait_and_send(self, connection: Connection, now_ns: int, timeout_s: float) -> Events:
-        """Wait for events; go on sending a connection's response whenever its socket has space (rule 9)."""
-        transport, parts = connection.transport, connection.outgoing
-        assert isinstance(transport, PlainTransport)
-        assert parts is not None
-        try:
-            events, rest, sending_ns = self._wait.while_sending(now_ns, timeout_s, transport, parts)
-        except OSError as error:
-            self._end_sending(connection, str(error))
-            return []
-        self._is_quiet = not events and rest is parts
-        if rest is not parts:
-            connection.outgoing = rest
-            if self._is_timing:
-                connection.thread_ns += sending_ns
-            self._end_send(connection)
+    def _wait_and_send(self, now_ns: int, timeout_s: float) -> Events:
+        """Wait for events; go on sending responses whenever their clients' sockets have space (rule 9)."""
+        if self._blocked:
+            self._blocked = [c for c in self._blocked if c.outgoing is not None and self._connections.has(c)]
+        blocked = self._blocked
+        if not blocked or len(blocked) > OUTPUTS or self._is_timing:
+            events = self._wait.for_events(now_ns, timeout_s)
+            self._is_quiet = not events
+            return events
+        outgoing = [connection.outgoing or [] for connection in blocked]
+        events, sent = self._wait.while_sending(now_ns, timeout_s, [c.fd for c in blocked], outgoing)
+        self._is_quiet = not events
+        for connection, parts, (done, count, is_full, error) in zip(blocked, outgoing, sent, strict=True):
+            if error:
+                self._end_sending(connection, str(OSError(error, os.strerror(error))))
+            elif done or count:
+                self._is_quiet = False
+                assert isinstance(connection.transport, PlainTransport)
+                connection.outgoing = connection.transport.rest(parts, done, count, is_full)
+                self._end_send(connection)
         return events
 
     def _sleep_s(self) -> float:

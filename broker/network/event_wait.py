@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.network.busy_poll import BusyPoll, BusyPollTurn
 from barnabas.broker.network.selector import EdgeSelector
+from barnabas.broker.network.transport import TURN_BYTES
 from barnabas.broker.request_channel import STALL_S, RequestQueue, ResponseQueue
 from barnabas.common.processes.calls import yield_core
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.network.network_metrics import IdleMeter
-    from barnabas.broker.network.transport import PlainTransport
     from barnabas.protocol.schema import Part
 
 Events = list[tuple[int, int]]
@@ -81,23 +81,20 @@ class EventWait:
         return events
 
     def while_sending(
-        self, now_ns: int, timeout_s: float, transport: PlainTransport, parts: list[Part]
-    ) -> tuple[Events, list[Part] | None, int]:
-        """Wait as `for_events` does, but never spin, and go on sending the rest of a response meanwhile.
+        self, now_ns: int, timeout_s: float, descriptors: list[int], parts: list[list[Part]]
+    ) -> tuple[Events, list[tuple[int, int, bool, int]]]:
+        """Wait as `for_events` does, but never spin, and send parts whenever a full socket has space.
 
-        Returns as `PlainTransport.wait_and_send`. The time that it sends is not idle. Raises OSError.
+        Returns the other events, and what was sent to each socket (`python_wait_and_send`). Sending is not idle time.
         """
         if self._requests.has_waiting():
             timeout_s = min(timeout_s, STALL_S)
         self._idle.begin(now_ns)
-        sending_ns = 0
-        try:
-            events, rest, sending_ns = transport.wait_and_send(self._selector, timeout_s, parts)
-        finally:
-            self._idle.end(self._now_ns() - sending_ns)
-            self._responses.stay_awake()
-            self._requests.wake_if_stalled()
-        return events, rest, sending_ns
+        events, sent, sending_ns = self._selector.poll_and_send(timeout_s, descriptors, parts, TURN_BYTES)
+        self._idle.end(self._now_ns() - sending_ns)
+        self._responses.stay_awake()
+        self._requests.wake_if_stalled()
+        return events, sent
 
     def stop(self) -> None:
         """Spin no more until many waits were short again; let another processor spin."""

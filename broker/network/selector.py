@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.network.batches.many_parts import wait_and_send
 
 if TYPE_CHECKING:
-    import socket
-
     from barnabas.protocol.schema import Part
 
 READABLE: Final = select.EPOLLIN | select.EPOLLRDHUP
@@ -67,10 +65,10 @@ class EdgeSelector(selectors.BaseSelector):
         return self._epoll.poll(timeout_s, _EVENTS_MAX)
 
     def poll_and_send(
-        self, timeout_s: float, sock: socket.socket, parts: list[Part], most: int
-    ) -> tuple[list[tuple[int, int]], int, int, bool, int]:
-        """Do what `poll` does, and send parts whenever a full socket of the selector has space; see `wait_and_send`."""
-        return wait_and_send(self._epoll, int(timeout_s * 1e9), sock, parts, most)
+        self, timeout_s: float, descriptors: list[int], parts: list[list[Part]], most: int
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int, bool, int]], int]:
+        """Do what `poll` does, and send parts whenever a full socket has space; see `python_wait_and_send`."""
+        return wait_and_send(self._epoll, int(timeout_s * 1e9), descriptors, parts, most)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Do what `poll` does, with the types of the standard library."""

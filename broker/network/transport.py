@@ -15,7 +15,6 @@ from barnabas.broker.network.batches.many_parts import send_parts, size_of
 from barnabas.broker.network.batches.many_sockets import SEND_BYTES_MAX
 
 if TYPE_CHECKING:
-    from barnabas.broker.network.selector import EdgeSelector
     from barnabas.protocol.schema import FileRegion, Part
 
 #: Why: up to this size, copying costs less than separate system calls for header and file, each of which releases the
@@ -130,23 +129,15 @@ class PlainTransport(SocketTransport):
         self._sock.close()
 
     def _send_many(self, parts: list[Part]) -> list[Part] | None:
-        if not self._is_partial and sum(map(size_of, parts)) <= _COPY_BYTES_MAX:
-            parts = [b"".join(map(_bytes_of, parts))]
+        if not self._is_partial:
+            parts = [part for part in parts if size_of(part)]
+            if sum(map(size_of, parts)) <= _COPY_BYTES_MAX:
+                parts = [b"".join(map(_bytes_of, parts))]
         done, sent, is_full = send_parts(self._sock, parts, TURN_BYTES)
-        return self._rest(parts, done, sent, is_full)
+        return self.rest(parts, done, sent, is_full)
 
-    def wait_and_send(
-        self, selector: EdgeSelector, timeout_s: float, parts: list[Part]
-    ) -> tuple[list[tuple[int, int]], list[Part] | None, int]:
-        """Wait for events of the selector; go on sending what `send` has left whenever the socket has space.
-
-        Returns other events, what is left (the same list if nothing was sent), and for how many nanoseconds it sent.
-        """
-        events, done, sent, is_full, sending_ns = selector.poll_and_send(timeout_s, self._sock, parts, TURN_BYTES)
-        rest = self._rest(parts, done, sent, is_full) if done or sent else parts
-        return events, rest, sending_ns
-
-    def _rest(self, parts: list[Part], done: int, sent: int, is_full: bool) -> list[Part] | None:
+    def rest(self, parts: list[Part], done: int, sent: int, is_full: bool) -> list[Part] | None:
+        """Return what is left after some parts and some bytes of the next one, as `send` does."""
         rest = parts[done:]
         if sent:
             rest[0] = rest_of(rest[0], sent)

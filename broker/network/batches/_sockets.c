@@ -15,6 +15,7 @@
 
 #define EACH_BYTES 2048
 #define PIECES 16 /* parts that are looked at together */
+#define OUTPUTS 8 /* sockets that are full */
 #define EVENTS 64
 #define NS_PER_MS 1000000LL
 #define NS_PER_S 1000000000LL
@@ -116,18 +117,22 @@ struct progress {
     long long sent;  /* bytes of the next one */
     long long left;  /* bytes that may still be sent in this call */
     int is_full;
-    int error; /* an errno; -1: a file ended */
+    int error; /* an errno; ENODATA: the file ends before its region does */
 };
 
-static int read_number(PyObject *part, const char *name, long long *value)
+static int read_long(PyObject *number, long long *value)
+{
+    *value = PyLong_AsLongLong(number);
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_attribute(PyObject *part, const char *name, long long *value)
 {
     PyObject *number = PyObject_GetAttrString(part, name);
+    int result = number == NULL ? -1 : read_long(number, value);
 
-    if (number == NULL)
-        return -1;
-    *value = PyLong_AsLongLong(number);
-    Py_DECREF(number);
-    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+    Py_XDECREF(number);
+    return result;
 }
 
 static int read_part(PyObject *part, struct piece *piece)
@@ -142,7 +147,15 @@ static int read_part(PyObject *part, struct piece *piece)
     piece->file = PyObject_AsFileDescriptor(part);
     if (piece->file < 0)
         return -1;
-    return read_number(part, "position", &piece->position) || read_number(part, "size", &piece->size) ? -1 : 0;
+    return read_attribute(part, "position", &piece->position) || read_attribute(part, "size", &piece->size) ? -1 : 0;
+}
+
+static int has_bytes(const struct piece *pieces, int count)
+{
+    for (int index = 0; index < count; index++)
+        if (pieces[index].size > 0)
+            return 1;
+    return 0;
 }
 
 /* One system call, for a region or for all buffers before the next one; returns what it returns. */
@@ -163,7 +176,7 @@ static ssize_t send_some(int descriptor, struct piece *pieces, int count, int is
         vectors[message.msg_iovlen].iov_base = (char *)piece->view.buf + skipped;
         vectors[message.msg_iovlen++].iov_len = (size_t)(piece->size - skipped);
     }
-    if (message.msg_iovlen < (size_t)count || !is_last)
+    if (!is_last || has_bytes(pieces + message.msg_iovlen, count - (int)message.msg_iovlen))
         flags |= MSG_MORE; /* a header and the file region after it share a packet */
     return sendmsg(descriptor, &message, flags);
 }
@@ -187,7 +200,7 @@ static void send_pieces(int descriptor, struct piece *pieces, int count, int is_
             continue;
         if (sent <= 0) {
             progress->is_full = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-            progress->error = progress->is_full ? 0 : sent < 0 ? errno : -1;
+            progress->error = progress->is_full ? 0 : sent < 0 ? errno : ENODATA;
             return;
         }
         progress->left -= sent;
@@ -209,13 +222,63 @@ static int read_pieces(PyObject *parts, Py_ssize_t first, struct piece *pieces)
     return count;
 }
 
-/* What `advance` waits for before it sends: events of a selector. */
-struct waiting {
-    int selector; /* -1: it does not wait */
-    long long until_ns;
-    long long sending_ns; /* the time that it sent */
-    int count;            /* of the events that are not its own to handle */
-    struct epoll_event events[EVENTS];
+static void release_pieces(struct piece *pieces, int count)
+{
+    for (int index = 0; index < count; index++)
+        if (pieces[index].view.obj != NULL)
+            PyBuffer_Release(&pieces[index].view);
+}
+
+static PyObject *raise_error(int error)
+{
+    errno = error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyObject *send_parts(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    struct progress progress = {0};
+    PyObject *parts;
+    int descriptor;
+
+    if (argument_count != 3 || !PyList_CheckExact(arguments[1]))
+        return PyErr_Format(PyExc_TypeError, "send_parts(socket, list of parts, most)");
+    parts = arguments[1];
+    if ((descriptor = PyObject_AsFileDescriptor(arguments[0])) < 0 || read_long(arguments[2], &progress.left) < 0)
+        return NULL;
+    while (progress.done < PyList_GET_SIZE(parts) && !progress.is_full) {
+        struct piece pieces[PIECES];
+        int count = read_pieces(parts, progress.done, pieces);
+        if (!PyErr_Occurred()) {
+            int is_last = progress.done + count == PyList_GET_SIZE(parts);
+            Py_BEGIN_ALLOW_THREADS
+            send_pieces(descriptor, pieces, count, is_last, &progress);
+            Py_END_ALLOW_THREADS
+        }
+        release_pieces(pieces, count);
+        if (PyErr_Occurred())
+            return NULL;
+        if (progress.error)
+            return raise_error(progress.error);
+        if (progress.left <= 0)
+            break;
+    }
+    return Py_BuildValue("(nLO)", progress.done, progress.sent, progress.is_full ? Py_True : Py_False);
+}
+
+/* What is left of a response whose socket is full. */
+struct output {
+    int descriptor;
+    int count; /* of the pieces */
+    int is_last;
+    struct progress progress;
+    struct piece pieces[PIECES];
+};
+
+struct outputs {
+    int count;
+    long long sending_ns;
+    struct output of[OUTPUTS];
 };
 
 static long long now_ns(void)
@@ -226,119 +289,139 @@ static long long now_ns(void)
     return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* Send pieces; wait whenever the socket is full, until there are other events or the time is over. */
-static void send_and_wait(int descriptor, struct piece *pieces, int count, int is_last, struct progress *progress,
-                          struct waiting *waiting)
+static int wait_for(int selector, struct epoll_event *events, long long until_ns)
 {
-    Py_ssize_t end = progress->done + count;
+    long long left_ns = until_ns - now_ns();
+    long long left_ms = left_ns > 0 ? (left_ns + NS_PER_MS - 1) / NS_PER_MS : 0;
 
-    while (progress->done < end && progress->left > 0 && !progress->error) {
-        int first = count - (int)(end - progress->done);
-        long long began_ns;
-        if (progress->is_full) {
-            long long left_ns = waiting->until_ns - now_ns();
-            long long left_ms = left_ns > 0 ? (left_ns + NS_PER_MS - 1) / NS_PER_MS : 0;
-            waiting->count = epoll_wait(waiting->selector, waiting->events, EVENTS,
-                                        left_ms < INT_MAX ? (int)left_ms : INT_MAX);
-            if (waiting->count < 0 && errno == EINTR)
+    return epoll_wait(selector, events, EVENTS, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+}
+
+static struct output *output_of(struct outputs *outputs, const struct epoll_event *event)
+{
+    if (event->events == EPOLLOUT)
+        for (int index = 0; index < outputs->count; index++)
+            if (outputs->of[index].descriptor == event->data.fd)
+                return &outputs->of[index];
+    return NULL;
+}
+
+/* Returns how many events it has not handled and left at the start of `events`, or a negative errno. */
+static int send_while_waiting(int selector, struct epoll_event *events, long long until_ns, struct outputs *outputs)
+{
+    int others = 0, is_over = 0;
+
+    while (!is_over) {
+        int count = wait_for(selector, events, until_ns);
+        long long began_ns = now_ns();
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -errno;
+        is_over = count == 0;
+        for (int index = 0; index < count; index++) {
+            struct output *output = output_of(outputs, &events[index]);
+            if (output == NULL) {
+                events[others++] = events[index];
+                is_over = 1;
                 continue;
-            if (waiting->count < 0)
-                progress->error = errno;
-            if (waiting->count != 1 || waiting->events[0].data.fd != descriptor
-                || waiting->events[0].events != EPOLLOUT)
-                return;
-            waiting->count = 0;
-            progress->is_full = 0;
+            }
+            output->progress.is_full = 0;
+            send_pieces(output->descriptor, output->pieces + output->progress.done,
+                        output->count - (int)output->progress.done, output->is_last, &output->progress);
+            is_over |= !output->progress.is_full;
         }
-        began_ns = now_ns();
-        send_pieces(descriptor, pieces + first, count - first, is_last, progress);
-        waiting->sending_ns += now_ns() - began_ns;
+        outputs->sending_ns += now_ns() - began_ns;
     }
+    return others;
 }
 
-/* Send parts from the one at `progress` on; returns -1 if an exception is set. */
-static int advance(int descriptor, PyObject *parts, struct progress *progress, struct waiting *waiting)
+static int read_output(PyObject *descriptor, PyObject *parts, long long most, struct output *output)
 {
-    while (progress->done < PyList_GET_SIZE(parts)) {
-        struct piece pieces[PIECES];
-        int count = read_pieces(parts, progress->done, pieces);
-        if (!PyErr_Occurred()) {
-            int is_last = progress->done + count == PyList_GET_SIZE(parts);
-            Py_BEGIN_ALLOW_THREADS
-            if (waiting == NULL)
-                send_pieces(descriptor, pieces, count, is_last, progress);
-            else
-                send_and_wait(descriptor, pieces, count, is_last, progress, waiting);
-            Py_END_ALLOW_THREADS
-        }
-        for (int index = 0; index < count; index++)
-            if (pieces[index].view.obj != NULL)
-                PyBuffer_Release(&pieces[index].view);
-        if (progress->error == -1)
-            PyErr_SetString(PyExc_OSError, "the file ends before the slice that is to be sent");
-        else if (progress->error) {
-            errno = progress->error;
-            PyErr_SetFromErrno(PyExc_OSError);
-        }
-        if (PyErr_Occurred())
-            return -1;
-        if (progress->is_full || progress->left <= 0)
-            return 0;
+    output->progress = (struct progress){.is_full = 1, .left = most};
+    output->descriptor = PyObject_AsFileDescriptor(descriptor);
+    if (output->descriptor < 0)
+        return -1;
+    if (!PyList_CheckExact(parts)) {
+        PyErr_SetString(PyExc_TypeError, "the parts are a list");
+        return -1;
     }
-    return 0;
+    output->count = read_pieces(parts, 0, output->pieces);
+    output->is_last = output->count == PyList_GET_SIZE(parts);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *send_parts(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+static PyObject *events_of(const struct epoll_event *events, int count)
 {
-    struct progress progress = {0};
-    int descriptor;
+    PyObject *list = PyList_New(count);
 
-    if (argument_count != 3 || !PyList_CheckExact(arguments[1]))
-        return PyErr_Format(PyExc_TypeError, "send_parts(socket, list of parts, most)");
-    descriptor = PyObject_AsFileDescriptor(arguments[0]);
-    progress.left = PyLong_AsLongLong(arguments[2]);
-    if (descriptor < 0 || (progress.left == -1 && PyErr_Occurred())
-        || advance(descriptor, arguments[1], &progress, NULL) < 0)
-        return NULL;
-    return Py_BuildValue("(nLO)", progress.done, progress.sent, progress.is_full ? Py_True : Py_False);
+    for (int index = 0; list != NULL && index < count; index++) {
+        PyObject *event = Py_BuildValue("(iI)", events[index].data.fd, events[index].events);
+        if (event == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, index, event);
+    }
+    return list;
+}
+
+static PyObject *progress_of(const struct outputs *outputs)
+{
+    PyObject *list = PyList_New(outputs->count);
+
+    for (int index = 0; list != NULL && index < outputs->count; index++) {
+        const struct progress *progress = &outputs->of[index].progress;
+        PyObject *item = Py_BuildValue("(nLOi)", progress->done, progress->sent,
+                                       progress->is_full ? Py_True : Py_False, progress->error);
+        if (item == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, index, item);
+    }
+    return list;
 }
 
 static PyObject *wait_and_send(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
 {
-    struct progress progress = {.is_full = 1};
-    struct waiting waiting = {0};
-    PyObject *events;
-    int descriptor;
+    struct epoll_event events[EVENTS];
+    struct outputs outputs;
+    long long timeout_ns, most;
+    int selector, others = 0;
 
-    if (argument_count != 5 || !PyList_CheckExact(arguments[3]) || PyList_GET_SIZE(arguments[3]) == 0)
-        return PyErr_Format(PyExc_TypeError, "wait_and_send(selector, nanoseconds, socket, list of parts, most)");
-    waiting.selector = PyObject_AsFileDescriptor(arguments[0]);
-    waiting.until_ns = PyLong_AsLongLong(arguments[1]);
-    descriptor = PyObject_AsFileDescriptor(arguments[2]);
-    progress.left = PyLong_AsLongLong(arguments[4]);
+    if (argument_count != 5 || !PyList_CheckExact(arguments[2]) || !PyList_CheckExact(arguments[3])
+        || PyList_GET_SIZE(arguments[2]) != PyList_GET_SIZE(arguments[3]) || PyList_GET_SIZE(arguments[2]) > OUTPUTS)
+        return PyErr_Format(PyExc_TypeError, "wait_and_send(selector, nanoseconds, sockets, lists of parts, most)");
+    if ((selector = PyObject_AsFileDescriptor(arguments[0])) < 0 || read_long(arguments[1], &timeout_ns) < 0
+        || read_long(arguments[4], &most) < 0)
+        return NULL;
+    outputs.sending_ns = 0;
+    for (outputs.count = 0; outputs.count < PyList_GET_SIZE(arguments[2]); outputs.count++) {
+        struct output *output = &outputs.of[outputs.count];
+        output->count = 0;
+        if (read_output(PyList_GET_ITEM(arguments[2], outputs.count), PyList_GET_ITEM(arguments[3], outputs.count),
+                        most, output) < 0) {
+            release_pieces(output->pieces, output->count);
+            break;
+        }
+    }
+    if (!PyErr_Occurred()) {
+        Py_BEGIN_ALLOW_THREADS
+        others = send_while_waiting(selector, events, now_ns() + timeout_ns, &outputs);
+        Py_END_ALLOW_THREADS
+    }
+    for (int index = 0; index < outputs.count; index++)
+        release_pieces(outputs.of[index].pieces, outputs.of[index].count);
     if (PyErr_Occurred())
         return NULL;
-    waiting.until_ns += now_ns();
-    if (advance(descriptor, arguments[3], &progress, &waiting) < 0)
-        return NULL;
-    events = PyList_New(waiting.count);
-    for (int index = 0; events != NULL && index < waiting.count; index++) {
-        PyObject *event = Py_BuildValue("(iI)", waiting.events[index].data.fd, waiting.events[index].events);
-        if (event == NULL)
-            Py_CLEAR(events);
-        else
-            PyList_SET_ITEM(events, index, event);
-    }
-    if (events == NULL)
-        return NULL;
-    return Py_BuildValue("(NnLOL)", events, progress.done, progress.sent, progress.is_full ? Py_True : Py_False,
-                         waiting.sending_ns);
+    if (others < 0)
+        return raise_error(-others);
+    return Py_BuildValue("(NNL)", events_of(events, others), progress_of(&outputs), outputs.sending_ns);
 }
 
 static PyMethodDef methods[] = {
     {"send_parts", (PyCFunction)(void (*)(void))send_parts, METH_FASTCALL, "send_parts(socket, parts, most): see many_parts.py."},
     {"wait_and_send", (PyCFunction)(void (*)(void))wait_and_send, METH_FASTCALL,
-     "wait_and_send(selector, nanoseconds, socket, parts, most): see many_parts.py."},
+     "wait_and_send(selector, nanoseconds, sockets, lists of parts, most): see many_parts.py."},
     {"receive_each", receive_each, METH_O, "receive_each(descriptors): what each has, or its error."},
     {"send_each", (PyCFunction)(void (*)(void))send_each, METH_FASTCALL, "send_each(descriptors, data): counts or errors."},
     {NULL, NULL, 0, NULL},
@@ -346,6 +429,8 @@ static PyMethodDef methods[] = {
 
 static int module_exec(PyObject *module)
 {
+    if (PyModule_AddIntConstant(module, "OUTPUTS", OUTPUTS) < 0)
+        return -1;
     return PyModule_AddIntConstant(module, "EACH_BYTES", EACH_BYTES);
 }
 

@@ -14,6 +14,7 @@ Threads: the processor that owns the connection.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -22,8 +23,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Part
 
-__all__ = ("python_send_parts", "python_wait_and_send", "send_parts", "wait_and_send")
+__all__ = ("OUTPUTS", "python_send_parts", "python_wait_and_send", "send_parts", "wait_and_send")
 
+OUTPUTS: Final = 8  # sockets
 _BUFFERS_MAX: Final = 16  # of one system call
 _EVENTS_MAX: Final = 64
 
@@ -60,7 +62,7 @@ def _send_some(sock: socket.socket, parts: list[Part], first: int, skipped: int,
         count = min(part.size - skipped, most)
         sent = os.sendfile(sock.fileno(), part.fileno(), part.position + skipped, count)
         if not sent:
-            raise OSError("the file ends before the slice that is to be sent")
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))  # the file ends before its region does
         return sent
     buffers: list[bytes | memoryview] = [memoryview(part)[skipped:]]
     for part in parts[first + 1 : first + _BUFFERS_MAX]:
@@ -68,20 +70,21 @@ def _send_some(sock: socket.socket, parts: list[Part], first: int, skipped: int,
             break
         buffers.append(part)
     # Why: a header and the file region after it should share a packet.
-    flags = socket.MSG_MORE if first + len(buffers) < len(parts) else 0
+    flags = socket.MSG_MORE if any(map(size_of, parts[first + len(buffers) :])) else 0
     return sock.sendmsg(buffers, (), flags)
 
 
 def python_wait_and_send(
-    selector: select.epoll, timeout_ns: int, _sock: socket.socket, _parts: list[Part], _most: int, /
-) -> tuple[list[tuple[int, int]], int, int, bool, int]:
-    """Wait until a selector has events; the function in C sends parts meanwhile, each time the full socket has space.
+    selector: select.epoll, timeout_ns: int, descriptors: list[int], _parts: list[list[Part]], _most: int, /
+) -> tuple[list[tuple[int, int]], list[tuple[int, int, bool, int]], int]:
+    """Wait until a selector has events; the function in C sends meanwhile, each time a full socket has space.
 
-    It ends when there are other events than that, after the time, when all parts or about `most` bytes are sent.
-    Returns the events that it has not handled, what `send_parts` returns, and for how many nanoseconds it sent.
-    Raises OSError.
+    `descriptors` are at most OUTPUTS full sockets of the selector, `parts` what each has to send. The wait ends when
+    there are other events, after the time, and when a socket is not full any more: most of its parts or about `most`
+    bytes are sent, or it failed. Returns the events that were not handled; for each socket what `send_parts` returns,
+    and its errno or 0; and for how many nanoseconds it sent.
     """
-    return selector.poll(timeout_ns / 1e9, _EVENTS_MAX), 0, 0, True, 0
+    return selector.poll(timeout_ns / 1e9, _EVENTS_MAX), [(0, 0, True, 0)] * len(descriptors), 0
 
 
 def size_of(part: Part) -> int:

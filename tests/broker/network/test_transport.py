@@ -68,7 +68,7 @@ def test_a_file_that_ends_too_early_is_an_error(pair: tuple[socket.socket, socke
     path.write_bytes(b"short")
     fd = os.open(path, os.O_RDONLY)
     for size in (100, 100_000):  # one is copied, one is sent by the kernel
-        with pytest.raises(OSError, match="the file ends"):
+        with pytest.raises(OSError, match=r"the file ends|No data"):
             send_all(*pair, [b"x", Region(fd, 0, size)])
     os.close(fd)
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import select
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.broker.network.batches.many_parts import python_send_parts, send_parts
+from barnabas.broker.network.batches.many_parts import (
+    OUTPUTS,
+    python_send_parts,
+    python_wait_and_send,
+    send_parts,
+    wait_and_send,
+)
+from barnabas.broker.network.transport import rest_of
 from tests.support.broker.network import Region
 
 Send = Callable[[socket.socket, list[Any], int], tuple[int, int, bool]]
@@ -19,6 +29,7 @@ IS_C = send_parts is not python_send_parts
 SEND = {"python": python_send_parts} | ({"C": send_parts} if IS_C else {})
 CONTENT = random.Random(5).randbytes(300_000)
 MOST = 1 << 30
+in_c = pytest.mark.skipif(not IS_C, reason="there was no C compiler")
 
 
 @pytest.fixture(params=SEND)
@@ -116,7 +127,7 @@ def test_many_parts_of_one_call(pair: tuple[socket.socket, socket.socket], file:
 
 
 def test_errors_are_raised(pair: tuple[socket.socket, socket.socket], file: int, send: Send) -> None:
-    with pytest.raises(OSError, match="the file ends"):
+    with pytest.raises(OSError, match="No data available"):
         send(pair[0], [Region(file, len(CONTENT) - 1, 2)], MOST)
     with pytest.raises(OSError, match="Bad file descriptor"):
         send(pair[0], [Region(1_000_000, 0, 2)], MOST)
@@ -130,7 +141,7 @@ def test_errors_are_raised(pair: tuple[socket.socket, socket.socket], file: int,
         send(pair[0], [b"x"], MOST)
 
 
-@pytest.mark.skipif(not IS_C, reason="there is no C function")
+@in_c
 @pytest.mark.parametrize("arguments", [(), (1, [b""]), (1, (b"",), 1), (1, [1], 1), (1, [b"x"], "1"), ("x", [b"x"], 1)])
 def test_the_function_in_c_refuses_what_it_cannot_send(arguments: tuple[Any, ...]) -> None:
     with pytest.raises((AttributeError, TypeError, OSError)):
@@ -141,3 +152,167 @@ def test_buffers_are_let_go(pair: tuple[socket.socket, socket.socket], send: Sen
     data = bytearray(10)
     assert send(pair[0], [data, memoryview(data)], MOST) == (2, 0, False)
     data.clear()  # an exported buffer cannot be resized
+
+
+# Sending while waiting
+
+Selector = select.epoll
+EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+HOUR_NS = 3600 * 10**9
+
+
+@pytest.fixture
+def selector(pair: tuple[socket.socket, socket.socket]) -> Iterator[Selector]:
+    """It has the near end, whose first edge is taken."""
+    with select.epoll() as epoll:
+        epoll.register(pair[0], EDGES)
+        assert epoll.poll(0) == [(pair[0].fileno(), select.EPOLLOUT)]
+        yield epoll
+
+
+def filled(near: socket.socket) -> int:
+    """Fill a socket; return how many bytes it took."""
+    sent = 0
+    try:
+        while True:
+            sent += near.send(bytes(1000))
+    except BlockingIOError:
+        return sent
+
+
+def test_in_python_it_only_waits(pair: tuple[socket.socket, socket.socket], selector: Selector) -> None:
+    near, far = pair
+    arguments = ([near.fileno()], [[b"x"]], MOST)
+    assert python_wait_and_send(selector, 0, *arguments) == ([], [(0, 0, True, 0)], 0)
+    far.send(b"request")
+    events = [(near.fileno(), select.EPOLLIN | select.EPOLLOUT)]
+    assert python_wait_and_send(selector, HOUR_NS, *arguments) == (events, [(0, 0, True, 0)], 0)
+
+
+Waited = tuple[list[tuple[int, int]], int, int, bool, int]
+
+
+def waited(selector: Selector, timeout_ns: int, near: socket.socket, parts: list[Any], most: int = MOST) -> Waited:
+    """Send to one socket while waiting."""
+    events, ((done, sent, is_full, error),), _ = wait_and_send(selector, timeout_ns, [near.fileno()], [parts], most)
+    return events, done, sent, is_full, error
+
+
+@in_c
+def test_it_sends_when_the_socket_has_space(
+    pair: tuple[socket.socket, socket.socket], selector: Selector, file: int
+) -> None:
+    near, far = pair
+    taken = filled(near)
+    parts = [b"head", Region(file, 7, 200_000), b"tail"]
+    assert waited(selector, 0, near, parts) == ([], 0, 0, True, 0)
+    assert len(received(far)) == taken
+    events, ((done, sent, is_full, _),), sending_ns = wait_and_send(selector, 0, [near.fileno()], [parts], MOST)
+    assert (events, done, is_full) == ([], 1, True)
+    assert sending_ns > 0
+    assert received(far) == b"head" + CONTENT[7 : 7 + sent]
+
+
+@in_c
+def test_it_ends_when_most_parts_or_bytes_are_sent(
+    pair: tuple[socket.socket, socket.socket], selector: Selector, file: int
+) -> None:
+    near, far = pair
+    taken = filled(near)
+    assert len(received(far)) == taken
+    assert waited(selector, HOUR_NS, near, [b"a", Region(file, 0, 100)], 50) == ([], 1, 49, False, 0)
+    assert received(far) == b"a" + CONTENT[:49]
+    taken = filled(near)
+    assert len(received(far)) == taken
+    parts = [b"%d" % (index % 10) for index in range(20)]
+    assert waited(selector, HOUR_NS, near, parts) == ([], 16, 0, False, 0)
+    assert received(far) == b"0123456789012345"
+
+
+@in_c
+def test_other_events_end_it(pair: tuple[socket.socket, socket.socket], selector: Selector) -> None:
+    near, far = pair
+    wake = os.eventfd(0, os.EFD_NONBLOCK)
+    selector.register(wake, select.EPOLLIN | select.EPOLLET)
+    filled(near)
+    os.eventfd_write(wake, 1)
+    woken = (wake, select.EPOLLIN)
+    assert waited(selector, HOUR_NS, near, [b"x"]) == ([woken], 0, 0, True, 0)
+    received(far)
+    os.eventfd_write(wake, 1)  # its own event is there, too
+    assert waited(selector, HOUR_NS, near, [b"x"]) == ([woken], 1, 0, False, 0)
+    assert received(far) == b"x"
+    os.close(wake)
+    filled(near)
+    far.send(b"request")
+    both = (near.fileno(), select.EPOLLIN | select.EPOLLOUT)
+    received(far)
+    assert waited(selector, HOUR_NS, near, [b"x"]) == ([both], 0, 0, True, 0)
+    far.close()
+    ((fd, event),), *rest = waited(selector, HOUR_NS, near, [b"x"])
+    assert fd == near.fileno()
+    assert event & select.EPOLLHUP
+    assert rest == [0, 0, True, 0]
+
+
+@in_c
+def test_all_arrives_at_readers_of_their_own_speed(selector: Selector, file: int) -> None:
+    pairs = [socket.socketpair() for _ in range(OUTPUTS)]
+    parts = [part for index in range(8) for part in (bytearray(b"head"), Region(file, index, 60_000))]
+    expected = b"".join(map(bytes_of, parts))
+    arrived = [bytearray() for _ in pairs]
+    skipped = []
+
+    def read(index: int) -> None:
+        while len(arrived[index]) < skipped[index] + len(expected):
+            arrived[index].extend(pairs[index][1].recv(1_000 * (index + 1)))
+
+    for near, _ in pairs:
+        near.setblocking(False)
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        selector.register(near, EDGES)
+        skipped.append(filled(near))
+    readers = [threading.Thread(target=read, args=(index,)) for index in range(OUTPUTS)]
+    for reader in readers:
+        reader.start()
+    rest = {near.fileno(): list(parts) for near, _ in pairs}
+    while rest:
+        events, progress, _ = wait_and_send(selector, HOUR_NS, list(rest), list(rest.values()), MOST)
+        assert all(fd not in rest and event == select.EPOLLOUT for fd, event in events), "they have nothing to send"
+        assert events or not all(is_full for _, _, is_full, _ in progress)
+        for fd, (done, sent, _, error) in zip(list(rest), progress, strict=True):
+            assert error == 0
+            rest[fd] = rest[fd][done:]
+            if not rest[fd]:
+                del rest[fd]
+            elif sent:
+                rest[fd][0] = rest_of(rest[fd][0], sent)
+    for (near, far), reader, bytes_, skip in zip(pairs, readers, arrived, skipped, strict=True):
+        reader.join()
+        assert bytes_[skip:] == expected
+        near.close()
+        far.close()
+
+
+@in_c
+def test_an_error_is_its_own(pair: tuple[socket.socket, socket.socket], selector: Selector, file: int) -> None:
+    near, far = pair
+    taken = filled(near)
+    assert len(received(far)) == taken
+    end = Region(file, len(CONTENT), 2)
+    assert waited(selector, HOUR_NS, near, [end]) == ([], 0, 0, False, errno.ENODATA)
+    fd = near.fileno()
+    for arguments in [
+        (),
+        (selector, 0, [fd], [], 1),
+        (selector, 0, [fd], [()], 1),
+        (selector, 0, [fd], [[1]], 1),
+        (selector, 0, [fd], [[b"x", 1]], 1),
+        (selector, "0", [fd], [[b"x"]], 1),
+        (selector, 0, [fd] * (OUTPUTS + 1), [[b"x"]] * (OUTPUTS + 1), 1),
+    ]:
+        with pytest.raises((AttributeError, TypeError)):
+            wait_and_send(*arguments)
+    selector.close()
+    with pytest.raises((OSError, ValueError)):
+        wait_and_send(selector, 0, [fd], [[b"x"]], MOST)
