@@ -147,7 +147,8 @@ class Processor:
         )
         self._hung_up: deque[Connection] = deque()  # their clients send no more; not closed yet
         self._unfinished: deque[Connection] = deque()  # moved much in their turn; they continue in the next
-        self._blocked: list[Connection] = []  # their sockets were full; what is left of a response waits
+        # Their sockets were full, and what is left of their responses waits; at most one more than OUTPUTS.
+        self._blocked: list[Connection] = []
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._finished: list[Request] = []  # answered, not recorded yet
         self._wait = EventWait(
@@ -428,8 +429,10 @@ class Processor:
             if connection.transport.may_go_on:
                 connection.transport.may_go_on = False
                 self._unfinished.append(connection)
-            elif connection.is_authenticated and connection.secure is None and connection not in self._blocked:
-                self._blocked.append(connection)
+            elif connection.is_authenticated and connection.secure is None:
+                # Why no more: then each piece is a turn, and to look for a connection must not take long.
+                if len(self._blocked) <= OUTPUTS and connection not in self._blocked:
+                    self._blocked.append(connection)
             # Why nothing else: the socket is full, and an edge will report when it is writable.
             return
         self._conclude(connection)
