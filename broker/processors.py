@@ -429,13 +429,19 @@ class Processor:
             if connection.transport.may_go_on:
                 connection.transport.may_go_on = False
                 self._unfinished.append(connection)
-            elif connection.is_authenticated and connection.secure is None:
-                # Why no more: then each piece is a turn, and to look for a connection must not take long.
-                if len(self._blocked) <= OUTPUTS and connection not in self._blocked:
-                    self._blocked.append(connection)
-            # Why nothing else: the socket is full, and an edge will report when it is writable.
+            else:
+                self._note_blocked(connection)
             return
         self._conclude(connection)
+
+    def _note_blocked(self, connection: Connection) -> None:
+        """Let a response go on while the processor waits, when its socket has space again.
+
+        Otherwise an edge reports that. Why not more of them: to look for a connection must not take long.
+        """
+        is_plain = connection.is_authenticated and connection.secure is None
+        if is_plain and len(self._blocked) <= OUTPUTS and connection not in self._blocked:
+            self._blocked.append(connection)
 
     def _conclude(self, connection: Connection) -> None:
         """End the requests whose responses are sent; the rest of their run follows, or the next request."""

@@ -6,19 +6,22 @@ batches of a producer's usual 16 KiB. Only much larger pieces make most of the w
 without that lock and can use every core.
 
 Rules
-1. The mean size of the batches produced and fetched decides, in each interval (`Placement`). The bytes replicated to
-   and from other brokers count as well: followers fetch several times for a batch. While few bytes move, the threads
-   are together and patient. Other threads are never confined. Neither are replica fetchers: they pass work to
-   no other thread, and the cluster waits for their appends, so they run wherever a core is free.
+1. The mean size of the batches produced and fetched decides, in each interval (`next_placement`). The bytes
+   replicated to and from other brokers count as well: followers fetch several times for a batch. While few bytes move,
+   the threads are together and patient. Other threads are never confined. Neither are replica fetchers: they pass work
+   to no other thread, and the cluster waits for their appends, so they run wherever a core is free.
 2. Patient threads run under SCHED_BATCH: a woken thread runs once its waker sleeps. Otherwise the kernel would run it
    at once, only to find the interpreter's lock taken, and switch back. This answers a third more small requests.
 3. Producers of full batches keep the cores busy, and there a patient thread waits for their time slices to end. Request
    threads are then scheduled as usual: half as many again 100 B records arrive, and 5 % more with acks=all and three
    replicas.
-4. On an interpreter without a global lock no thread is confined. The threads are patient by the same rules: a handler
+4. While large pieces are read and few bytes are written, the threads are patient on all cores. A reader takes all that
+   is there before it sleeps, so a processor that runs only then finds more space in the socket. Four readers get 12 %
+   more this way, at 20 % less CPU time, and a producer beside them waits no longer.
+5. On an interpreter without a global lock no thread is confined. The threads are patient by the same rules: a handler
    that interrupts its waker would only wait for a lock that the waker holds.
-5. Nothing is done on one core, or with `barnabas.cpu.affinity=none`.
-6. Brokers on one machine take different cores, by broker id.
+6. Nothing is done on one core, or with `barnabas.cpu.affinity=none`.
+7. Brokers on one machine take different cores, by broker id.
 
 Threads: `review` is a periodic task, one at a time.
 """
@@ -53,21 +56,26 @@ class Placement(IntEnum):
     PATIENT = 0  # on one core; a woken thread does not interrupt its waker
     PROMPT = 1  # on one core
     APART = 2  # on all cores
+    READING = 3  # on all cores, and patient
 
 
+ON_ALL_CORES = (Placement.APART, Placement.READING)
+PATIENTLY = (Placement.PATIENT, Placement.READING)
 FROM_MEAN_BYTES = {Placement.PATIENT: 0, Placement.PROMPT: 8 << 10, Placement.APART: 64 << 10}
 STAY_SHARE = 0.5  # a placement is kept down to this share of its mean
 
 
-def next_placement(placement: Placement, batches: int, size_bytes: int) -> Placement:
+def next_placement(placement: Placement, batches: int, written_bytes: int, read_bytes: int) -> Placement:
     """Return the placement for the next interval, given the batches and bytes moved in the last one."""
+    size_bytes = written_bytes + read_bytes
     if size_bytes < BUSY_BYTES:
         return Placement.PATIENT
-    return max(
+    found = max(
         candidate
         for candidate, mean_bytes in FROM_MEAN_BYTES.items()
         if size_bytes >= batches * mean_bytes * (STAY_SHARE if placement >= candidate else 1)
     )
+    return Placement.READING if found is Placement.APART and written_bytes < BUSY_BYTES else found
 
 
 class RequestAffinity:
@@ -82,9 +90,11 @@ class RequestAffinity:
         self._batches = [registry.meter(row) for row in (
             catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC, catalogue.TOTAL_FETCH_REQUESTS_PER_SEC
         )]  # fmt: skip
-        self._bytes = [registry.meter(row) for row in (
-            catalogue.BYTES_IN_PER_SEC, catalogue.BYTES_OUT_PER_SEC,
-            catalogue.REPLICATION_BYTES_IN_PER_SEC, catalogue.REPLICATION_BYTES_OUT_PER_SEC,
+        self._written = [registry.meter(row) for row in (
+            catalogue.BYTES_IN_PER_SEC, catalogue.REPLICATION_BYTES_IN_PER_SEC
+        )]  # fmt: skip
+        self._read = [registry.meter(row) for row in (
+            catalogue.BYTES_OUT_PER_SEC, catalogue.REPLICATION_BYTES_OUT_PER_SEC
         )]  # fmt: skip
         self._seen = self._counts()  # owner: review
         self._idle_reviews = 0  # owner: review; how many in a row found no traffic
@@ -102,14 +112,16 @@ class RequestAffinity:
             self._idle_reviews += 1
             return IDLE_INTERVAL_MS if self._idle_reviews > IDLE_REVIEWS else REVIEW_INTERVAL_MS
         self._idle_reviews = 0
-        self.placement = next_placement(last, self._seen[0] - before[0], self._seen[1] - before[1])
-        if {last, self.placement} != {Placement.APART}:
+        batches, written, read = (now - then for now, then in zip(self._seen, before, strict=True))
+        self.placement = next_placement(last, batches, written, read)
+        if self.placement is not last or last not in ON_ALL_CORES:
             self._place()
         return REVIEW_INTERVAL_MS
 
-    def _counts(self) -> tuple[int, int]:
-        """Return batches produced and fetched so far, and the bytes moved."""
-        return sum(meter.count for meter in self._batches), sum(meter.count for meter in self._bytes)
+    def _counts(self) -> tuple[int, int, int]:
+        """Return batches produced and fetched so far, and the bytes written and read."""
+        batches, written, read = (sum(meter.count for meter in m) for m in (self._batches, self._written, self._read))
+        return batches, written, read
 
     def _place(self) -> None:
         """Set the affinity and the policy of each thread of the process for which they have changed, or which is new.
@@ -122,8 +134,8 @@ class RequestAffinity:
             if thread.native_id is None:  # it has not begun
                 continue
             placement = self.placement if thread.name.startswith(REQUEST_THREADS) else Placement.APART
-            is_confined = placement is not Placement.APART and thread.name.startswith(TOGETHER)
-            policy = os.SCHED_BATCH if placement is Placement.PATIENT else os.SCHED_OTHER
+            is_confined = placement not in ON_ALL_CORES and thread.name.startswith(TOGETHER)
+            policy = os.SCHED_BATCH if placement in PATIENTLY else os.SCHED_OTHER
             self._placed[thread] = is_confined, policy
             if before.get(thread) != (is_confined, policy):
                 with contextlib.suppress(OSError):  # the thread has ended, or the container forbids it

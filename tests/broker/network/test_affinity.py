@@ -23,7 +23,7 @@ from barnabas.metrics.registry import Registry
 from barnabas.metrics.table import catalogue
 
 CPUS = {4, 5, 7}
-PATIENT, PROMPT, APART = Placement
+PATIENT, PROMPT, APART, READING = Placement
 
 
 KIB = 1 << 10
@@ -46,7 +46,26 @@ KIB = 1 << 10
     ],
 )
 def test_decision(placement: Placement, mean_bytes: int, size_bytes: int, expected: Placement) -> None:
-    assert next_placement(placement, size_bytes // mean_bytes, size_bytes) is expected
+    assert next_placement(placement, size_bytes // mean_bytes, size_bytes, 0) is expected
+    assert next_placement(placement, size_bytes // mean_bytes, BUSY_BYTES, size_bytes - BUSY_BYTES) is expected
+
+
+@pytest.mark.parametrize(
+    ("placement", "mean_bytes", "written_bytes", "read_bytes", "expected"),
+    [
+        (APART, 1 << 20, 0, BUSY_BYTES, READING),
+        (PATIENT, 1 << 20, BUSY_BYTES - 1, 100 * BUSY_BYTES, READING),
+        (READING, 1 << 20, BUSY_BYTES, 100 * BUSY_BYTES, APART),
+        (READING, 32 * KIB, 0, BUSY_BYTES, READING),
+        (READING, 16 * KIB, 0, BUSY_BYTES, PROMPT),
+        (READING, 1 << 20, 0, BUSY_BYTES - 1, PATIENT),
+    ],
+)
+def test_decision_while_much_is_read(
+    placement: Placement, mean_bytes: int, written_bytes: int, read_bytes: int, expected: Placement
+) -> None:
+    batches = (written_bytes + read_bytes) // mean_bytes
+    assert next_placement(placement, batches, written_bytes, read_bytes) is expected
 
 
 @pytest.fixture
@@ -141,6 +160,10 @@ def test_threads_move_to_one_core_and_apart(
     produce(registry, 10, BUSY_BYTES)
     request_affinity.review()
     assert placed == {}, "they are not confined"
+    registry.meter(catalogue.BYTES_OUT_PER_SEC).mark(BUSY_BYTES)
+    request_affinity.review()
+    assert placed[handler.native_id] == CPUS
+    assert policies[handler.native_id] == os.SCHED_BATCH, "readers take all that is there"
     request_affinity.review()
     assert placed[handler.native_id] == {5}
 
