@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from barnabas.broker.network.unauthenticated.share import Share
     from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.requests.request_log import RequestLog
+    from barnabas.protocol.schema import Part
 
 log = logging.getLogger("barnabas.network")
 
@@ -147,7 +148,7 @@ class Processor:
         )
         self._hung_up: deque[Connection] = deque()  # their clients send no more; not closed yet
         self._unfinished: deque[Connection] = deque()  # moved much in their turn; they continue in the next
-        # Their sockets were full, and what is left of their responses waits; at most one more than OUTPUTS.
+        # Their sockets were full since the last wait; at most one more than OUTPUTS.
         self._blocked: list[Connection] = []
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._finished: list[Request] = []  # answered, not recorded yet
@@ -415,6 +416,9 @@ class Processor:
         except OSError as error:
             self._end_sending(connection, str(error))
             return
+        except Exception:
+            self._give_up(connection)
+            return
         if started_ns:
             connection.thread_ns += self._now_ns() - started_ns
         self._end_send(connection)
@@ -574,25 +578,41 @@ class Processor:
 
     def _wait_and_send(self, now_ns: int, timeout_s: float) -> Events:
         """Wait for events; go on sending responses whenever their clients' sockets have space (rule 9)."""
-        if self._blocked:
-            self._blocked = [c for c in self._blocked if c.outgoing is not None and self._connections.has(c)]
-        blocked = self._blocked
+        noted, self._blocked = self._blocked, []
+        blocked = [c for c in noted if c.outgoing is not None and self._connections.has(c)]
         if not blocked or len(blocked) > OUTPUTS or self._is_timing:
             events = self._wait.for_events(now_ns, timeout_s)
             self._is_quiet = not events
             return events
         outgoing = [connection.outgoing or [] for connection in blocked]
-        events, sent = self._wait.while_sending(now_ns, timeout_s, [c.fd for c in blocked], outgoing)
+        try:
+            events, sent = self._wait.while_sending(now_ns, timeout_s, [c.fd for c in blocked], outgoing)
+        except Exception:
+            for connection in blocked:  # Why all: nobody knows what was sent
+                self._give_up(connection)
+            return []
         self._is_quiet = not events
         for connection, parts, (done, count, is_full, error) in zip(blocked, outgoing, sent, strict=True):
-            if error:
-                self._end_sending(connection, str(OSError(error, os.strerror(error))))
-            elif done or count:
-                self._is_quiet = False
-                assert isinstance(connection.transport, PlainTransport)
-                connection.outgoing = connection.transport.rest(parts, done, count, is_full)
-                self._end_send(connection)
+            try:
+                self._note_progress(connection, parts, done, count, is_full, error)
+            except Exception:
+                self._give_up(connection)
         return events
+
+    def _note_progress(
+        self, connection: Connection, parts: list[Part], done: int, count: int, is_full: bool, error: int
+    ) -> None:
+        """Note what was sent to a connection while the processor waited.
+
+        Why nothing if that is nothing: a client that does not read costs one such wait. An edge reports when it reads.
+        """
+        if error:
+            self._end_sending(connection, str(OSError(error, os.strerror(error))))
+        elif done or count:
+            self._is_quiet = False
+            assert isinstance(connection.transport, PlainTransport)
+            connection.outgoing = connection.transport.rest(parts, done, count, is_full)
+            self._end_send(connection)
 
     def _sleep_s(self) -> float:
         """Return how long the chores may wait if nothing happens."""

@@ -114,7 +114,7 @@ class RequestAffinity:
         self._idle_reviews = 0
         batches, written, read = (now - then for now, then in zip(self._seen, before, strict=True))
         self.placement = next_placement(last, batches, written, read)
-        if self.placement is not last or last not in ON_ALL_CORES:
+        if self.placement is not last or last is not Placement.APART:
             self._place()
         return REVIEW_INTERVAL_MS
 

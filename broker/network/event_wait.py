@@ -90,10 +90,18 @@ class EventWait:
         if self._requests.has_waiting():
             timeout_s = min(timeout_s, STALL_S)
         self._idle.begin(now_ns)
-        events, sent, sending_ns = self._selector.poll_and_send(timeout_s, descriptors, parts, TURN_BYTES)
-        self._idle.end(self._now_ns() - sending_ns)
-        self._responses.stay_awake()
-        self._requests.wake_if_stalled()
+        sending_ns = 0
+        try:
+            events, sent, sending_ns = self._selector.poll_and_send(timeout_s, descriptors, parts, TURN_BYTES)
+        finally:
+            end_ns = self._now_ns()
+            self._idle.end(end_ns - sending_ns)
+            self._responses.stay_awake()
+            self._requests.wake_if_stalled()
+        if sending_ns:
+            self._busy_poll.stop()
+        else:
+            self._busy_poll.waited(end_ns - now_ns)
         return events, sent
 
     def stop(self) -> None:

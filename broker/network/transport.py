@@ -97,12 +97,11 @@ class SocketTransport:
 class PlainTransport(SocketTransport):
     """A TCP socket without encryption. Files are sent by sendfile(2), small pieces of them copied."""
 
-    __slots__ = ("_is_partial", "_send", "may_go_on", "receive_into")
+    __slots__ = ("_send", "may_go_on", "receive_into")
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         self.may_go_on = False
-        self._is_partial = False  # a part of the parts was sent
         # Why not methods: called for every request.
         self.receive_into = sock.recv_into
         self._send = sock.send
@@ -129,10 +128,10 @@ class PlainTransport(SocketTransport):
         self._sock.close()
 
     def _send_many(self, parts: list[Part]) -> list[Part] | None:
-        if not self._is_partial:
-            parts = [part for part in parts if size_of(part)]
-            if sum(map(size_of, parts)) <= _COPY_BYTES_MAX:
-                parts = [b"".join(map(_bytes_of, parts))]
+        # Why without empty ones: the kernel would wait for more after the last bytes (MSG_MORE).
+        parts = [part for part in parts if size_of(part)]
+        if sum(map(size_of, parts)) <= _COPY_BYTES_MAX:
+            parts = [b"".join(map(_bytes_of, parts))]
         done, sent, is_full = send_parts(self._sock, parts, TURN_BYTES)
         return self.rest(parts, done, sent, is_full)
 
@@ -141,8 +140,7 @@ class PlainTransport(SocketTransport):
         rest = parts[done:]
         if sent:
             rest[0] = rest_of(rest[0], sent)
-        self._is_partial = bool(rest)
-        self.may_go_on = self._is_partial and not is_full
+        self.may_go_on = bool(rest) and not is_full
         return rest or None
 
 

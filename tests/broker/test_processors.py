@@ -10,6 +10,7 @@ import os
 import random
 import socket
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tests.support.broker.network import (
     TIMEOUT_S,
     Client,
     Network,
+    Region,
     fetch,
     heartbeat,
 )
@@ -318,6 +320,54 @@ def test_a_client_that_never_reads_blocks_only_itself(network: Network, bystande
         for number in range(20):
             response = client.receive(FETCH, FETCH_VERSION, number)
             assert len(response.responses[0].partitions[0].records) == 1_000_000
+
+
+def test_an_exception_at_one_blocked_response_neither_repeats_nor_loses_bytes_of_another(
+    network: Network, tmp_path: Path
+) -> None:
+    size = 24 << 20
+    content = random.Random(1).randbytes(size)
+    (tmp_path / "whole").write_bytes(content)
+    (tmp_path / "cut").write_bytes(bytes(size))
+    with (
+        (tmp_path / "whole").open("rb") as whole,
+        (tmp_path / "cut").open("rb") as cut,
+        network.client() as failing,
+        network.client() as other,
+    ):
+        failing.heartbeat("bug-when-closed")
+        for client, file in ((failing, cut), (other, whole)):
+            client.send(fetch(size, 1, file.fileno()))
+        eventually("both are blocked", lambda: len([c for c in network.connections() if c.outgoing is not None]) == 2)
+        os.truncate(tmp_path / "cut", size // 2)
+        reader = threading.Thread(target=drain, args=(failing.sock,))
+        reader.start()
+        assert other.receive(FETCH, FETCH_VERSION, 1).responses[0].partitions[0].records == content
+        reader.join()
+
+
+def test_a_blocked_response_that_cannot_be_sent_ends_its_connection_only(
+    network: Network, bystander: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_region: Region) -> int:
+        raise ValueError("our bug")
+
+    (tmp_path / "segment").write_bytes(bytes(40 << 20))
+    with (tmp_path / "segment").open("rb") as file, network.client() as client:
+        client.send(fetch(40 << 20, 1, file.fileno()))
+        eventually("it is blocked", lambda: any(c.outgoing is not None for c in network.connections()))
+        monkeypatch.setattr(Region, "fileno", fails)
+        bystander.heartbeat("ok")
+        drain(client.sock)
+        bystander.heartbeat("ok")
+        assert len(network.connections()) == 1
+
+
+def drain(sock: socket.socket) -> None:
+    """Read until the connection is closed."""
+    with contextlib.suppress(ConnectionError):
+        while sock.recv(1 << 16):
+            pass
 
 
 def test_a_client_that_disconnects_during_its_response_is_closed(network: Network, bystander: Client) -> None:

@@ -313,7 +313,7 @@ static int send_while_waiting(int selector, struct epoll_event *events, long lon
 
     while (!is_over) {
         int count = wait_for(selector, events, until_ns);
-        long long began_ns = now_ns();
+        long long began_ns = now_ns(), ended_ns;
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
@@ -331,7 +331,10 @@ static int send_while_waiting(int selector, struct epoll_event *events, long lon
                         output->count - (int)output->progress.done, output->is_last, &output->progress);
             is_over |= !output->progress.is_full;
         }
-        outputs->sending_ns += now_ns() - began_ns;
+        ended_ns = now_ns();
+        if (others < count)
+            outputs->sending_ns += ended_ns - began_ns;
+        is_over |= ended_ns >= until_ns;
     }
     return others;
 }

@@ -164,6 +164,11 @@ def test_threads_move_to_one_core_and_apart(
     request_affinity.review()
     assert placed[handler.native_id] == CPUS
     assert policies[handler.native_id] == os.SCHED_BATCH, "readers take all that is there"
+    with running("data-plane-kafka-request-handler-4") as new:
+        registry.meter(catalogue.BYTES_OUT_PER_SEC).mark(BUSY_BYTES)
+        request_affinity.review()
+        assert new.native_id is not None
+        assert policies[new.native_id] == os.SCHED_BATCH
     request_affinity.review()
     assert placed[handler.native_id] == {5}
 

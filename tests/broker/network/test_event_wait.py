@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -115,3 +116,17 @@ def test_it_does_not_spin_for_an_answer_without_reason(bench: WaitBench, is_awak
     bench.readings = 0
     assert bench.wait.for_answer() == []
     assert bench.readings == 0
+
+
+def test_a_client_that_does_not_read_leaves_others_expected(bench: WaitBench) -> None:
+    near, far = socket.socketpair()
+    for _ in range(STREAK):
+        bench.selector.wake()
+        assert bench.responses.may_sleep()
+        bench.wait.while_sending(bench.now_ns(), 0, [near.fileno()], [[b"unread"]])
+    bench.readings = 0
+    bench.then = bench.selector.wake
+    assert bench.events(timeout_s=60) == 1
+    assert bench.turn.holder is not None
+    near.close()
+    far.close()
