@@ -608,7 +608,7 @@ class Processor:
         """
         if error:
             self._end_sending(connection, str(OSError(error, os.strerror(error))))
-        elif done or count:
+        elif (done or count) and connection.outgoing is parts:  # not closed meanwhile
             self._is_quiet = False
             assert isinstance(connection.transport, PlainTransport)
             connection.outgoing = connection.transport.rest(parts, done, count, is_full)
