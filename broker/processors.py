@@ -396,8 +396,11 @@ class Processor:
     def _give_up(self, connection: Connection) -> None:
         """Close a connection after an uncaught exception. Why: what was received or sent of others must be noted."""
         log.exception("processor %d got an uncaught exception and closes a connection", self.id)
-        if self._connections.has(connection):
-            self._connections.close(connection, "")
+        try:
+            if self._connections.has(connection):
+                self._connections.close(connection, "")
+        except Exception:
+            log.exception("processor %d got another one while it closed the connection", self.id)
 
     def _note_sent(self, connection: Connection, output: bytes, count: int) -> None:
         """Note what `send_each` returned for a connection."""

@@ -71,13 +71,9 @@ class EventWait:
 
         The caller has called the response queue's `may_sleep`.
         """
-        if self._requests.has_waiting():
-            timeout_s = min(timeout_s, STALL_S)
         self._idle.begin(now_ns)
-        events = self._wait(now_ns, timeout_s)
-        self._idle.end(self._now_ns())
-        self._responses.stay_awake()
-        self._requests.wake_if_stalled()
+        events = self._wait(now_ns, self._limited(timeout_s))
+        self._woke_up(self._now_ns())
         return events
 
     def while_sending(
@@ -87,22 +83,25 @@ class EventWait:
 
         Returns the other events, and what was sent to each socket (`python_wait_and_send`). Sending is not idle time.
         """
-        if self._requests.has_waiting():
-            timeout_s = min(timeout_s, STALL_S)
+        if self._busy_poll.budget_ns():
+            self._busy_poll.stop()  # another processor may spin meanwhile
         self._idle.begin(now_ns)
         sending_ns = 0
         try:
-            events, sent, sending_ns = self._selector.poll_and_send(timeout_s, descriptors, parts, TURN_BYTES)
+            events, sent, sending_ns = self._selector.poll_and_send(
+                self._limited(timeout_s), descriptors, parts, TURN_BYTES
+            )
         finally:
-            end_ns = self._now_ns()
-            self._idle.end(end_ns - sending_ns)
-            self._responses.stay_awake()
-            self._requests.wake_if_stalled()
-        if sending_ns:
-            self._busy_poll.stop()
-        else:
-            self._busy_poll.waited(end_ns - now_ns)
+            self._woke_up(self._now_ns() - sending_ns)
         return events, sent
+
+    def _limited(self, timeout_s: float) -> float:
+        return min(timeout_s, STALL_S) if self._requests.has_waiting() else timeout_s
+
+    def _woke_up(self, idle_until_ns: int) -> None:
+        self._idle.end(idle_until_ns)
+        self._responses.stay_awake()
+        self._requests.wake_if_stalled()
 
     def stop(self) -> None:
         """Spin no more until many waits were short again; let another processor spin."""

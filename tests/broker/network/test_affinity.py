@@ -14,7 +14,9 @@ from barnabas.broker.network.affinity import (
     BUSY_BYTES,
     IDLE_INTERVAL_MS,
     IDLE_REVIEWS,
+    READING_BYTES,
     REVIEW_INTERVAL_MS,
+    Moved,
     Placement,
     RequestAffinity,
     next_placement,
@@ -46,18 +48,21 @@ KIB = 1 << 10
     ],
 )
 def test_decision(placement: Placement, mean_bytes: int, size_bytes: int, expected: Placement) -> None:
-    assert next_placement(placement, size_bytes // mean_bytes, size_bytes, 0) is expected
-    assert next_placement(placement, size_bytes // mean_bytes, BUSY_BYTES, size_bytes - BUSY_BYTES) is expected
+    batches = size_bytes // mean_bytes
+    assert next_placement(placement, Moved(batches, size_bytes, 0, 0)) is expected
+    assert next_placement(placement, Moved(batches, BUSY_BYTES, size_bytes - BUSY_BYTES, 0)) is expected
+    assert next_placement(placement, Moved(batches, 0, 0, size_bytes)) is expected
 
 
 @pytest.mark.parametrize(
     ("placement", "mean_bytes", "written_bytes", "read_bytes", "expected"),
     [
-        (APART, 1 << 20, 0, BUSY_BYTES, READING),
-        (PATIENT, 1 << 20, BUSY_BYTES - 1, 100 * BUSY_BYTES, READING),
-        (READING, 1 << 20, BUSY_BYTES, 100 * BUSY_BYTES, APART),
-        (READING, 32 * KIB, 0, BUSY_BYTES, READING),
-        (READING, 16 * KIB, 0, BUSY_BYTES, PROMPT),
+        (APART, 1 << 20, 0, READING_BYTES, READING),
+        (PATIENT, 1 << 20, BUSY_BYTES - 1, 100 * READING_BYTES, READING),
+        (READING, 1 << 20, BUSY_BYTES, READING_BYTES, APART),
+        (READING, 32 * KIB, 0, READING_BYTES, READING),
+        (READING, 16 * KIB, 0, READING_BYTES, PROMPT),
+        (READING, 1 << 20, 0, READING_BYTES - 1, APART),
         (READING, 1 << 20, 0, BUSY_BYTES - 1, PATIENT),
     ],
 )
@@ -65,7 +70,7 @@ def test_decision_while_much_is_read(
     placement: Placement, mean_bytes: int, written_bytes: int, read_bytes: int, expected: Placement
 ) -> None:
     batches = (written_bytes + read_bytes) // mean_bytes
-    assert next_placement(placement, batches, written_bytes, read_bytes) is expected
+    assert next_placement(placement, Moved(batches, written_bytes, read_bytes, 0)) is expected
 
 
 @pytest.fixture
@@ -160,12 +165,12 @@ def test_threads_move_to_one_core_and_apart(
     produce(registry, 10, BUSY_BYTES)
     request_affinity.review()
     assert placed == {}, "they are not confined"
-    registry.meter(catalogue.BYTES_OUT_PER_SEC).mark(BUSY_BYTES)
+    registry.meter(catalogue.BYTES_OUT_PER_SEC).mark(READING_BYTES)
     request_affinity.review()
     assert placed[handler.native_id] == CPUS
     assert policies[handler.native_id] == os.SCHED_BATCH, "readers take all that is there"
     with running("data-plane-kafka-request-handler-4") as new:
-        registry.meter(catalogue.BYTES_OUT_PER_SEC).mark(BUSY_BYTES)
+        registry.meter(catalogue.BYTES_OUT_PER_SEC).mark(READING_BYTES)
         request_affinity.review()
         assert new.native_id is not None
         assert policies[new.native_id] == os.SCHED_BATCH
