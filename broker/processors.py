@@ -43,12 +43,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
 import queue
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.network.batches.many_parts import OUTPUTS
+from barnabas.broker.network.batches.many_parts import OUTPUTS, failure
 from barnabas.broker.network.batches.many_sockets import AT_ONCE, SENT_BYTES_MAX, receive_each, send_each
 from barnabas.broker.network.connection import Connection, InvalidFrameError
 from barnabas.broker.network.connections import Accepted, Connections, ListenerSettings
@@ -405,7 +404,7 @@ class Processor:
     def _note_sent(self, connection: Connection, output: bytes, count: int) -> None:
         """Note what `send_each` returned for a connection."""
         if count < 0 and count != -errno.EAGAIN:
-            self._end_sending(connection, str(OSError(-count, os.strerror(-count))))
+            self._end_sending(connection, str(failure(-count)))
             return
         connection.outgoing = None if count == len(output) else [memoryview(output)[max(count, 0) :]]
         self._end_send(connection)
@@ -577,16 +576,21 @@ class Processor:
         timeout_s = self._sleep_s() if self._is_quiet else SLEEP_S
         if due_ns is not None:
             timeout_s = min(timeout_s, (due_ns + NS_PER_MS) / 1e9)
-        return self._wait_and_send(now_ns, timeout_s)
+        if self._blocked:
+            return self._wait_and_send(now_ns, timeout_s)
+        return self._wait_for_events(now_ns, timeout_s)
+
+    def _wait_for_events(self, now_ns: int, timeout_s: float) -> Events:
+        events = self._wait.for_events(now_ns, timeout_s)
+        self._is_quiet = not events
+        return events
 
     def _wait_and_send(self, now_ns: int, timeout_s: float) -> Events:
         """Wait for events; go on sending responses whenever their clients' sockets have space (rule 9)."""
         noted, self._blocked = self._blocked, []
         blocked = [c for c in noted if c.outgoing is not None and self._connections.has(c)]
         if not blocked or len(blocked) > OUTPUTS or self._is_timing:
-            events = self._wait.for_events(now_ns, timeout_s)
-            self._is_quiet = not events
-            return events
+            return self._wait_for_events(now_ns, timeout_s)
         outgoing = [connection.outgoing or [] for connection in blocked]
         try:
             events, sent = self._wait.while_sending(now_ns, timeout_s, [c.fd for c in blocked], outgoing)
@@ -610,7 +614,7 @@ class Processor:
         Why nothing if that is nothing: a client that does not read costs one such wait. An edge reports when it reads.
         """
         if error:
-            self._end_sending(connection, str(OSError(error, os.strerror(error))))
+            self._end_sending(connection, str(failure(error)))
         elif (done or count) and connection.outgoing is parts:  # not closed meanwhile
             self._is_quiet = False
             assert isinstance(connection.transport, PlainTransport)

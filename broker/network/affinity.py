@@ -62,7 +62,7 @@ class Moved(NamedTuple):
 
 
 class Placement(IntEnum):
-    """Where request threads run and how they are scheduled; a greater value suits larger batches."""
+    """Where request threads run and how they are scheduled; a greater value suits larger batches, or as large ones."""
 
     PATIENT = 0  # on one core; a woken thread does not interrupt its waker
     PROMPT = 1  # on one core

@@ -11,7 +11,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Final, Protocol
 
-from barnabas.broker.network.batches.many_parts import send_parts, size_of
+from barnabas.broker.network.batches.many_parts import failure, send_parts, size_of
 from barnabas.broker.network.batches.many_sockets import SEND_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ class PlainTransport(SocketTransport):
         parts = [part for part in parts if size_of(part)]
         if sum(map(size_of, parts)) <= _COPY_BYTES_MAX:
             parts = [b"".join(map(_bytes_of, parts))]
-        done, sent, is_full = send_parts(self._sock, parts, TURN_BYTES)
+        done, sent, is_full, error = send_parts(self._sock, parts, TURN_BYTES)
+        if error:
+            raise failure(error)
         return self.rest(parts, done, sent, is_full)
 
     def rest(self, parts: list[Part], done: int, sent: int, is_full: bool) -> list[Part] | None:

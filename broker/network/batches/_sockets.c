@@ -229,10 +229,10 @@ static void release_pieces(struct piece *pieces, int count)
             PyBuffer_Release(&pieces[index].view);
 }
 
-static PyObject *raise_error(int error)
+static PyObject *item_of(const struct progress *progress)
 {
-    errno = error;
-    return PyErr_SetFromErrno(PyExc_OSError);
+    return Py_BuildValue("(nLOi)", progress->done, progress->sent, progress->is_full ? Py_True : Py_False,
+                         progress->error);
 }
 
 static PyObject *send_parts(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
@@ -246,7 +246,7 @@ static PyObject *send_parts(PyObject *Py_UNUSED(module), PyObject *const *argume
     parts = arguments[1];
     if ((descriptor = PyObject_AsFileDescriptor(arguments[0])) < 0 || read_long(arguments[2], &progress.left) < 0)
         return NULL;
-    while (progress.done < PyList_GET_SIZE(parts) && !progress.is_full) {
+    while (progress.done < PyList_GET_SIZE(parts) && !progress.is_full && !progress.error) {
         struct piece pieces[PIECES];
         int count = read_pieces(parts, progress.done, pieces);
         if (!PyErr_Occurred()) {
@@ -258,12 +258,10 @@ static PyObject *send_parts(PyObject *Py_UNUSED(module), PyObject *const *argume
         release_pieces(pieces, count);
         if (PyErr_Occurred())
             return NULL;
-        if (progress.error)
-            return raise_error(progress.error);
         if (progress.left <= 0)
             break;
     }
-    return Py_BuildValue("(nLO)", progress.done, progress.sent, progress.is_full ? Py_True : Py_False);
+    return item_of(&progress);
 }
 
 /* What is left of a response whose socket is full. */
@@ -339,12 +337,9 @@ static int send_while_waiting(int selector, struct epoll_event *events, long lon
     return others;
 }
 
-static int read_output(PyObject *descriptor, PyObject *parts, long long most, struct output *output)
+static int read_output(PyObject *parts, long long most, struct output *output)
 {
     output->progress = (struct progress){.is_full = 1, .left = most};
-    output->descriptor = PyObject_AsFileDescriptor(descriptor);
-    if (output->descriptor < 0)
-        return -1;
     if (!PyList_CheckExact(parts)) {
         PyErr_SetString(PyExc_TypeError, "the parts are a list");
         return -1;
@@ -373,9 +368,7 @@ static PyObject *progress_of(const struct outputs *outputs)
     PyObject *list = PyList_New(outputs->count);
 
     for (int index = 0; list != NULL && index < outputs->count; index++) {
-        const struct progress *progress = &outputs->of[index].progress;
-        PyObject *item = Py_BuildValue("(nLOi)", progress->done, progress->sent,
-                                       progress->is_full ? Py_True : Py_False, progress->error);
+        PyObject *item = item_of(&outputs->of[index].progress);
         if (item == NULL)
             Py_CLEAR(list);
         else
@@ -393,7 +386,7 @@ static PyObject *wait_and_send(PyObject *Py_UNUSED(module), PyObject *const *arg
 
     if (argument_count != 5 || !PyList_CheckExact(arguments[2]) || !PyList_CheckExact(arguments[3])
         || PyList_GET_SIZE(arguments[2]) != PyList_GET_SIZE(arguments[3]) || PyList_GET_SIZE(arguments[2]) > OUTPUTS)
-        return PyErr_Format(PyExc_TypeError, "wait_and_send(selector, nanoseconds, sockets, lists of parts, most)");
+        return PyErr_Format(PyExc_TypeError, "wait_and_send(selector, nanoseconds, descriptors, lists of parts, most)");
     if ((selector = PyObject_AsFileDescriptor(arguments[0])) < 0 || read_long(arguments[1], &timeout_ns) < 0
         || read_long(arguments[4], &most) < 0)
         return NULL;
@@ -401,8 +394,8 @@ static PyObject *wait_and_send(PyObject *Py_UNUSED(module), PyObject *const *arg
     for (outputs.count = 0; outputs.count < PyList_GET_SIZE(arguments[2]); outputs.count++) {
         struct output *output = &outputs.of[outputs.count];
         output->count = 0;
-        if (read_output(PyList_GET_ITEM(arguments[2], outputs.count), PyList_GET_ITEM(arguments[3], outputs.count),
-                        most, output) < 0) {
+        if (descriptor_at(arguments[2], outputs.count, &output->descriptor) < 0
+            || read_output(PyList_GET_ITEM(arguments[3], outputs.count), most, output) < 0) {
             release_pieces(output->pieces, output->count);
             break;
         }
@@ -416,15 +409,17 @@ static PyObject *wait_and_send(PyObject *Py_UNUSED(module), PyObject *const *arg
         release_pieces(outputs.of[index].pieces, outputs.of[index].count);
     if (PyErr_Occurred())
         return NULL;
-    if (others < 0)
-        return raise_error(-others);
+    if (others < 0) {
+        errno = -others;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
     return Py_BuildValue("(NNL)", events_of(events, others), progress_of(&outputs), outputs.sending_ns);
 }
 
 static PyMethodDef methods[] = {
     {"send_parts", (PyCFunction)(void (*)(void))send_parts, METH_FASTCALL, "send_parts(socket, parts, most): see many_parts.py."},
     {"wait_and_send", (PyCFunction)(void (*)(void))wait_and_send, METH_FASTCALL,
-     "wait_and_send(selector, nanoseconds, sockets, lists of parts, most): see many_parts.py."},
+     "wait_and_send(selector, nanoseconds, descriptors, lists of parts, most): see many_parts.py."},
     {"receive_each", receive_each, METH_O, "receive_each(descriptors): what each has, or its error."},
     {"send_each", (PyCFunction)(void (*)(void))send_each, METH_FASTCALL, "send_each(descriptors, data): counts or errors."},
     {NULL, NULL, 0, NULL},

@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Part
 
-__all__ = ("OUTPUTS", "python_send_parts", "python_wait_and_send", "send_parts", "wait_and_send")
+__all__ = ("OUTPUTS", "failure", "python_send_parts", "python_wait_and_send", "send_parts", "wait_and_send")
 
 OUTPUTS: Final = 8  # sockets
 _BUFFERS_MAX: Final = 16  # of one system call
 _EVENTS_MAX: Final = 64
 
 
-def python_send_parts(sock: socket.socket, parts: list[Part], most: int, /) -> tuple[int, int, bool]:
+def python_send_parts(sock: socket.socket, parts: list[Part], most: int, /) -> tuple[int, int, bool, int]:
     """Send parts through a socket that does not block, until it is full or about `most` bytes are sent.
 
-    Returns how many parts are sent, how many bytes of the next one, and whether the socket is full: an edge will then
-    report that it has space. Raises OSError, also for a file that ends before its region does.
+    Returns how many parts are sent, how many bytes of the next one, whether the socket is full (an edge will then
+    report that it has space), and an errno or 0. It is ENODATA for a file that ends before its region does.
     """
     done = sent = 0
     try:
@@ -43,7 +43,7 @@ def python_send_parts(sock: socket.socket, parts: list[Part], most: int, /) -> t
                 done, sent = done + 1, 0
                 continue
             if most <= 0:
-                return done, sent, False
+                break
             count = _send_some(sock, parts, done, sent, most)
             most -= count
             sent += count
@@ -51,8 +51,17 @@ def python_send_parts(sock: socket.socket, parts: list[Part], most: int, /) -> t
                 sent -= size
                 done += 1
     except BlockingIOError:
-        return done, sent, True
-    return done, sent, False
+        return done, sent, True, 0
+    except OSError as error:
+        return done, sent, False, error.errno or errno.EIO
+    return done, sent, False, 0
+
+
+def failure(number: int) -> OSError:
+    """Return the exception for an errno of these functions."""
+    if number == errno.ENODATA:
+        return OSError("the file ends before the slice to be sent")
+    return OSError(number, os.strerror(number))
 
 
 def _send_some(sock: socket.socket, parts: list[Part], first: int, skipped: int, most: int) -> int:
@@ -62,7 +71,7 @@ def _send_some(sock: socket.socket, parts: list[Part], first: int, skipped: int,
         count = min(part.size - skipped, most)
         sent = os.sendfile(sock.fileno(), part.fileno(), part.position + skipped, count)
         if not sent:
-            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))  # the file ends before its region does
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
         return sent
     buffers: list[bytes | memoryview] = [memoryview(part)[skipped:]]
     for part in parts[first + 1 : first + _BUFFERS_MAX]:
@@ -81,8 +90,8 @@ def python_wait_and_send(
 
     `descriptors` are at most OUTPUTS full sockets of the selector, `parts` what each has to send. The wait ends when
     there are other events, after the time, and when a socket is not full any more: most of its parts or about `most`
-    bytes are sent, or it failed. Returns the events that were not handled; for each socket what `send_parts` returns,
-    and its errno or 0; and for how many nanoseconds it sent.
+    bytes are sent, or it failed. Returns the events that were not handled; for each socket what `send_parts` returns;
+    and for how many nanoseconds it sent.
     """
     return selector.poll(timeout_ns / 1e9, _EVENTS_MAX), [(0, 0, True, 0)] * len(descriptors), 0
 

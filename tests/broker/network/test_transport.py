@@ -68,7 +68,7 @@ def test_a_file_that_ends_too_early_is_an_error(pair: tuple[socket.socket, socke
     path.write_bytes(b"short")
     fd = os.open(path, os.O_RDONLY)
     for size in (100, 100_000):  # one is copied, one is sent by the kernel
-        with pytest.raises(OSError, match=r"the file ends|No data"):
+        with pytest.raises(OSError, match="the file ends"):
             send_all(*pair, [b"x", Region(fd, 0, size)])
     os.close(fd)
 
@@ -89,9 +89,9 @@ def test_a_large_region_is_sent_over_several_turns(
 ) -> None:
     """However fast its reader is. The rest is sent in the next turn; no edge reports it."""
 
-    def all_asked_is_sent(_sock: socket.socket, parts: list[Any], most: int) -> tuple[int, int, bool]:
+    def all_asked_is_sent(_sock: socket.socket, parts: list[Any], most: int) -> tuple[int, int, bool, int]:
         asked.append((len(parts), parts[-1].position, parts[-1].size))
-        return (len(parts), 0, False) if parts[-1].size <= most else (len(parts) - 1, most, False)
+        return (len(parts), 0, False, 0) if parts[-1].size <= most else (len(parts) - 1, most, False, 0)
 
     asked: list[tuple[int, int, int]] = []
     monkeypatch.setattr(transport_module, "send_parts", all_asked_is_sent)

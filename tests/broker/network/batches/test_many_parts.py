@@ -16,6 +16,7 @@ import pytest
 
 from barnabas.broker.network.batches.many_parts import (
     OUTPUTS,
+    failure,
     python_send_parts,
     python_wait_and_send,
     send_parts,
@@ -24,7 +25,7 @@ from barnabas.broker.network.batches.many_parts import (
 from barnabas.broker.network.transport import rest_of
 from tests.support.broker.network import Region
 
-Send = Callable[[socket.socket, list[Any], int], tuple[int, int, bool]]
+Send = Callable[[socket.socket, list[Any], int], tuple[int, int, bool, int]]
 IS_C = send_parts is not python_send_parts
 SEND = {"python": python_send_parts} | ({"C": send_parts} if IS_C else {})
 CONTENT = random.Random(5).randbytes(300_000)
@@ -94,7 +95,8 @@ def test_all_parts_arrive_in_order(pair: tuple[socket.socket, socket.socket], fi
     while parts or turns == 0:
         head = bytes_of(parts[0])[skipped:] if parts else b""
         rest = [memoryview(head), *parts[1:]] if skipped else parts
-        done, sent, is_full = send(pair[0], rest, most)
+        done, sent, is_full, error = send(pair[0], rest, most)
+        assert error == 0
         arrived += received(pair[1])
         skipped = sent + (skipped if done == 0 else 0)
         whole, parts = parts[:done], parts[done:]
@@ -109,36 +111,49 @@ def test_all_parts_arrive_in_order(pair: tuple[socket.socket, socket.socket], fi
 def test_it_stops_after_much_and_at_a_full_socket(
     pair: tuple[socket.socket, socket.socket], file: int, send: Send
 ) -> None:
-    assert send(pair[0], [], MOST) == (0, 0, False)
-    assert send(pair[0], [b"", Region(file, 0, 0), b""], 0) == (3, 0, False)
-    assert send(pair[0], [b"a", Region(file, 0, 10), b"bc"], 1) == (1, 0, False)
-    assert send(pair[0], [Region(file, 0, 10), b"bc"], 4) == (0, 4, False)
+    assert send(pair[0], [], MOST) == (0, 0, False, 0)
+    assert send(pair[0], [b"", Region(file, 0, 0), b""], 0) == (3, 0, False, 0)
+    assert send(pair[0], [b"a", Region(file, 0, 10), b"bc"], 1) == (1, 0, False, 0)
+    assert send(pair[0], [Region(file, 0, 10), b"bc"], 4) == (0, 4, False, 0)
     assert received(pair[1]) == b"a" + CONTENT[:4]
-    done, sent, is_full = send(pair[0], [b"head", Region(file, 100, 200_000), b"tail"], MOST)
-    assert (done, is_full) == (1, True)
+    done, sent, is_full, error = send(pair[0], [b"head", Region(file, 100, 200_000), b"tail"], MOST)
+    assert (done, is_full, error) == (1, True, 0)
     assert received(pair[1]) == b"head" + CONTENT[100 : 100 + sent]
 
 
 def test_many_parts_of_one_call(pair: tuple[socket.socket, socket.socket], file: int, send: Send) -> None:
     pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
     parts = [part for index in range(40) for part in (b"%02d" % index, Region(file, index, 1))]
-    assert send(pair[0], parts, MOST) == (80, 0, False)
+    assert send(pair[0], parts, MOST) == (80, 0, False, 0)
     assert received(pair[1]) == b"".join(map(bytes_of, parts))
 
 
-def test_errors_are_raised(pair: tuple[socket.socket, socket.socket], file: int, send: Send) -> None:
-    with pytest.raises(OSError, match="No data available"):
-        send(pair[0], [Region(file, len(CONTENT) - 1, 2)], MOST)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        send(pair[0], [Region(1_000_000, 0, 2)], MOST)
-    pair[1].close()
-    with pytest.raises(BrokenPipeError):
-        send(pair[0], [b"x"], MOST)
-    with pytest.raises(BrokenPipeError):
-        send(pair[0], [Region(file, 0, 2)], MOST)
-    pair[0].close()
+def test_errors_are_returned_with_what_was_sent(
+    pair: tuple[socket.socket, socket.socket], file: int, send: Send
+) -> None:
+    near, far = pair
+    assert send(near, [b"x", Region(file, len(CONTENT) - 1, 2)], MOST) == (1, 1, False, errno.ENODATA)
+    assert received(far) == b"x" + CONTENT[-1:]
+    assert send(near, [Region(1_000_000, 0, 2)], MOST) == (0, 0, False, errno.EBADF)
+    far.close()
+    assert send(near, [b"x"], MOST) == (0, 0, False, errno.EPIPE)
+    assert send(near, [Region(file, 0, 2)], MOST) == (0, 0, False, errno.EPIPE)
+    near.close()
     with pytest.raises((OSError, ValueError)):
-        send(pair[0], [b"x"], MOST)
+        raise failure(send(near, [b"x"], MOST)[3])
+
+
+def test_an_error_has_its_exception() -> None:
+    assert type(failure(errno.EPIPE)) is BrokenPipeError
+    assert str(failure(errno.EPIPE)) == "[Errno 32] Broken pipe"
+    assert str(failure(errno.ENODATA)) == "the file ends before the slice to be sent"
+
+
+@in_c
+def test_both_have_the_same_limit() -> None:
+    from barnabas.broker.network.batches import _sockets
+
+    assert _sockets.OUTPUTS == OUTPUTS
 
 
 @in_c
@@ -150,7 +165,7 @@ def test_the_function_in_c_refuses_what_it_cannot_send(arguments: tuple[Any, ...
 
 def test_buffers_are_let_go(pair: tuple[socket.socket, socket.socket], send: Send) -> None:
     data = bytearray(10)
-    assert send(pair[0], [data, memoryview(data)], MOST) == (2, 0, False)
+    assert send(pair[0], [data, memoryview(data)], MOST) == (2, 0, False, 0)
     data.clear()  # an exported buffer cannot be resized
 
 
@@ -307,6 +322,7 @@ def test_an_error_is_its_own(pair: tuple[socket.socket, socket.socket], selector
         (selector, 0, [fd], [], 1),
         (selector, 0, [fd], [()], 1),
         (selector, 0, [fd], [[1]], 1),
+        (selector, 0, ["fd"], [[b"x"]], 1),
         (selector, 0, [fd], [[b"x", 1]], 1),
         (selector, "0", [fd], [[b"x"]], 1),
         (selector, 0, [fd] * (OUTPUTS + 1), [[b"x"]] * (OUTPUTS + 1), 1),
