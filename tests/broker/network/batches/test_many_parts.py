@@ -30,7 +30,7 @@ IS_C = send_parts is not python_send_parts
 SEND = {"python": python_send_parts} | ({"C": send_parts} if IS_C else {})
 CONTENT = random.Random(5).randbytes(300_000)
 MOST = 1 << 30
-in_c = pytest.mark.skipif(not IS_C, reason="there was no C compiler")
+in_c = pytest.mark.skipif(not IS_C, reason="nothing is compiled here: see `make compiled`")
 
 
 @pytest.fixture(params=SEND)

@@ -105,7 +105,7 @@ def test_a_full_socket_takes_a_part_or_nothing(pairs: Pairs, send: Send) -> None
     assert count == taken
 
 
-@pytest.mark.skipif(not IS_C, reason="there was no C compiler")
+@pytest.mark.skipif(not IS_C, reason="nothing is compiled here: see `make compiled`")
 def test_the_c_functions_check_their_arguments() -> None:
     wrong: list[Callable[[], object]] = [
         lambda: receive_each((1,)),  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def test_the_c_functions_check_their_arguments() -> None:
             receive_each([number])
 
 
-@pytest.mark.skipif(not IS_C, reason="there was no C compiler")
+@pytest.mark.skipif(not IS_C, reason="nothing is compiled here: see `make compiled`")
 def test_both_receive_as_much_at_once() -> None:
     from barnabas.broker.network.batches import _sockets
 
