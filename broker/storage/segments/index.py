@@ -1,8 +1,9 @@
 """The base of offset index and time index: a file of fixed-size entries in ascending order, the last of them in memory.
 
-Entries are appended to a small tail in memory. The tail is written to the file when it is full, on flush, on roll and
-on close. The file then holds whole entries and nothing else, byte for byte what Kafka leaves after trimming. Entries in
-the file are found by binary search in a map of it (`barnabas/common/disk/file_maps.py`).
+Entries are appended to a small tail in memory, as they are stored. The tail is written to the file when it is full, on
+flush, on roll and on close. The file then holds whole entries and nothing else, byte for byte what Kafka leaves after
+trimming. Entries are found by binary search: in the tail, and in a map of the file
+(`barnabas/common/disk/file_maps.py`).
 
 Why the tail (Kafka writes through its map): recovery rebuilds the index of every segment that was not flushed, so
 nothing is lost with the tail. An append costs neither a system call nor a page fault. A file is always as long as its
@@ -25,7 +26,6 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -49,20 +49,33 @@ class _State:
 
     __slots__ = ("flushed", "map", "tail")
 
-    def __init__(self, flushed: int, tail: list[Entry], file_map: FileMap | None = None) -> None:
+    def __init__(self, flushed: int, tail: bytearray, file_map: FileMap | None = None) -> None:
         self.flushed = flushed  # entries in the file
-        self.tail = tail  # entries after those; only ever appended to
+        # The stored entries after those; only ever appended to. Other threads read slices of it, which are copies: a
+        # view would make appends fail.
+        self.tail = tail
         self.map = file_map  # of the file or its beginning; set by any reader, reset by `let_go`
 
 
-_NO_TAIL: Final[list[Entry]] = []  # never changed: the first entry comes with a list of its own
+_NO_TAIL: Final = bytearray()  # never changed: the first entry comes with a tail of its own
 _NO_ENTRIES: Final = _State(0, _NO_TAIL)
 
 
 class SparseIndex:
     """Pairs of (key, value), ascending by key; `entry` is their layout in the file, `first` the last entry if empty."""
 
-    __slots__ = ("_directory", "_entry", "_fs", "_name", "_state", "base_offset", "entries_max", "last_entry")
+    __slots__ = (
+        "_directory",
+        "_entry",
+        "_entry_size",
+        "_fs",
+        "_name",
+        "_state",
+        "base_offset",
+        "entries_max",
+        "entry_count",
+        "last_entry",
+    )
 
     def __init__(
         self,
@@ -80,8 +93,10 @@ class SparseIndex:
         self.base_offset = base_offset  # fixed before start
         self.entries_max = size_max // entry.size  # replaced by resize, under the log's lock
         self._fs = fs
-        self._entry = entry
+        self._entry = entry  # fixed before start
+        self._entry_size = entry.size  # fixed before start
         count = 0 if is_new else self._entries_on_disk()
+        self.entry_count = count  # in the file and in the tail; changed under the log's lock
         # Replaced whole under the log's lock. Why shared: most segments of idle logs are too small for an entry.
         self._state = _State(count, _NO_TAIL) if count else _NO_ENTRIES
         # Replaced whole under the log's lock; an Entry. Why not annotated as one: see `LeaderEpochCache`.
@@ -99,51 +114,45 @@ class SparseIndex:
 
     def _entries_on_disk(self) -> int:
         try:
-            return self._fs.size(self.path) // self._entry.size
+            return self._fs.size(self.path) // self._entry_size
         except FileNotFoundError:
             return 0
 
     @property
-    def entry_count(self) -> int:
-        """How many entries there are."""
-        state = self._state
-        return state.flushed + len(state.tail)
-
-    @property
     def size_in_bytes(self) -> int:
         """The bytes that all entries take in the file."""
-        return self.entry_count * self._entry.size
+        return self.entry_count * self._entry_size
 
     @property
     def is_full(self) -> bool:
         """Whether no entry may be added."""
-        state = self._state
-        return state.flushed + len(state.tail) >= self.entries_max
+        return self.entry_count >= self.entries_max
 
     def push(self, key: int, value: int) -> None:
         """Append an entry; the caller has checked order and room."""
         state = self._state
-        if state.tail:
-            state.tail.append((key, value))
-        else:
-            state = self._state = _State(state.flushed, [(key, value)], state.map)
+        if not state.tail:
+            state = self._state = _State(state.flushed, bytearray(), state.map)
+        tail = state.tail
+        tail += self._encode(key, value)
+        self.entry_count += 1
         self.last_entry = (key, value)
-        if len(state.tail) >= TAIL_ENTRIES_MAX:
+        if len(tail) >= TAIL_ENTRIES_MAX * self._entry_size:
             self.write_tail()
 
     def write_tail(self) -> None:
         """Move the tail to the file (the page cache); creates the file if there is none."""
         state = self._state
-        if not state.tail and self._fs.exists(self.path):
+        tail = state.tail
+        if not tail and self._fs.exists(self.path):
             return
         handle = self._fs.open(self.path, create=True)
         try:
-            data = b"".join([self._entry.pack(*entry) for entry in self._encode(state.tail)])
-            if data:
-                handle.pwrite(data, state.flushed * self._entry.size)
+            if tail:
+                handle.pwrite(bytes(tail), state.flushed * self._entry_size)
         finally:
             handle.close()
-        self._state = _State(state.flushed + len(state.tail), _NO_TAIL, state.map)
+        self._state = _State(self.entry_count, _NO_TAIL, state.map)
 
     def flush(self) -> None:
         """Write the tail and make the file durable."""
@@ -154,8 +163,8 @@ class SparseIndex:
         finally:
             handle.close()
 
-    def _encode(self, entries: list[Entry]) -> list[Entry]:
-        """Return the entries as they are stored."""
+    def _encode(self, key: int, value: int) -> bytes:
+        """Return an entry as it is stored."""
         raise NotImplementedError
 
     def _decode(self, stored: Entry) -> Entry:
@@ -168,7 +177,7 @@ class SparseIndex:
         """Read `count` stored entries of the file from entry `first` on; raises CorruptIndexError."""
         if not count:
             return b""
-        size = self._entry.size
+        size = self._entry_size
         handle = self._fs.open(self.path)
         try:
             data = handle.pread(count * size, first * size)
@@ -187,7 +196,7 @@ class SparseIndex:
 
         It is then being deleted, or was truncated meanwhile. The caller scans the segment instead.
         """
-        size = state.flushed * self._entry.size
+        size = state.flushed * self._entry_size
         found = state.map
         if found is None or found.size < size:
             try:
@@ -214,9 +223,9 @@ class SparseIndex:
     def floor(self, key: int) -> Entry | None:
         """Return the last entry whose key is at most `key`."""
         state = self._state
-        tail = state.tail
-        if tail and tail[0][0] <= key:
-            return tail[bisect_right(tail, key, key=_key_of) - 1]
+        tail = state.tail[:]
+        if tail and self._entry_at(tail, 0)[0] <= key:
+            return self._entry_at(tail, self._count_up_to(tail, len(tail) // self._entry_size, 0, key) - 1)
         found = self._mapped(state) if state.flushed else None
         if found is None:
             return None
@@ -228,12 +237,13 @@ class SparseIndex:
         state = self._state
         found = self._mapped(state) if state.flushed else None
         if found is not None:
-            count = self._count_up_to(found, state.flushed, 1, value)
-            if count < state.flushed:
-                return self._entry_at(found, count)
-        tail = state.tail
-        at = bisect_right(tail, value, key=_value_of)
-        return tail[at] if at < len(tail) else None
+            at = self._count_up_to(found, state.flushed, 1, value)
+            if at < state.flushed:
+                return self._entry_at(found, at)
+        tail = state.tail[:]
+        count = len(tail) // self._entry_size
+        at = self._count_up_to(tail, count, 1, value)
+        return self._entry_at(tail, at) if at < count else None
 
     def count_up_to(self, field: int, limit: int) -> int:
         """Count the entries whose key (field 0) or value (field 1) is at most `limit`; under the log's lock."""
@@ -245,24 +255,27 @@ class SparseIndex:
             count = self._count_up_to(found, state.flushed, field, limit)
             if count < state.flushed:
                 return count
-        return state.flushed + sum(1 for entry in state.tail if entry[field] <= limit)
+        tail = state.tail
+        return state.flushed + self._count_up_to(tail, len(tail) // self._entry_size, field, limit)
 
-    def _count_up_to(self, found: FileMap, count: int, field: int, limit: int) -> int:
-        """Search the first `count` entries of the file for the last whose field is at most `limit`."""
+    def _count_up_to(self, entries: FileMap | bytearray, count: int, field: int, limit: int) -> int:
+        """Search the first `count` stored entries for the last whose field is at most `limit`."""
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
-            if self._entry_at(found, middle)[field] <= limit:
+            if self._entry_at(entries, middle)[field] <= limit:
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    def _entry_at(self, found: FileMap, index: int) -> Entry:
-        size = self._entry.size
-        return self._decode(self._unpack(found.read(size, index * size)))
+    def _entry_at(self, entries: FileMap | bytearray, index: int) -> Entry:
+        size = self._entry_size
+        at = index * size
+        stored = entries[at : at + size] if isinstance(entries, bytearray) else entries.read(size, at)
+        return self._decode(self._unpack(stored))
 
-    def _unpack(self, stored: bytes) -> Entry:
+    def _unpack(self, stored: bytes | bytearray) -> Entry:
         key, value = self._entry.unpack(stored)
         return key, value
 
@@ -273,7 +286,8 @@ class SparseIndex:
             data = self._stored(first, min(_PIECE_ENTRIES, state.flushed - first))
             for stored in self._entry.iter_unpack(data):
                 yield self._decode(stored)
-        yield from list(state.tail)
+        for stored in self._entry.iter_unpack(state.tail[:]):
+            yield self._decode(stored)
 
     # Truncating
 
@@ -281,29 +295,31 @@ class SparseIndex:
         """Drop all but the first `count` entries; `first` is the last entry of an empty index."""
         state = self._state
         if count >= state.flushed:
-            self._state = _State(state.flushed, state.tail[: count - state.flushed], state.map)
+            self._state = _State(state.flushed, state.tail[: (count - state.flushed) * self._entry_size], state.map)
+            self.entry_count = count
         else:
             kept = self._stored(0, count)
             self._state = _State(count, _NO_TAIL)
+            self.entry_count = count
             self._fs.open_maps.remove(self)
             # Why not cut: see the module. A crash in between leaves a segment without an index; a start rebuilds it.
             self._fs.unlink(self.path)
             self._fs.write_bytes(self.path, kept, sync=False)
         tail = self._state.tail
         if tail:
-            self.last_entry = tail[-1]
+            self.last_entry = self._entry_at(tail, len(tail) // self._entry_size - 1)
         else:
             self.last_entry = self._last_of(count) if count else first
 
     def check_file_size(self) -> None:
         """Raise CorruptIndexError if the file holds part of an entry, FileNotFoundError if it is missing."""
         size = self._fs.size(self.path)
-        if size % self._entry.size:
-            raise CorruptIndexError(f"{self.path} has {size} bytes, no multiple of {self._entry.size}")
+        if size % self._entry_size:
+            raise CorruptIndexError(f"{self.path} has {size} bytes, no multiple of {self._entry_size}")
 
     def resize(self, size_max: int) -> None:
         """Set the maximum bytes of all entries."""
-        self.entries_max = size_max // self._entry.size
+        self.entries_max = size_max // self._entry_size
 
     def rename(self, path: str) -> None:
         """Rename the file, if it exists, and use the new name."""
@@ -320,11 +336,3 @@ class SparseIndex:
         """Write the tail and drop the map."""
         self.write_tail()
         self.release()
-
-
-def _key_of(entry: Entry) -> int:
-    return entry[0]
-
-
-def _value_of(entry: Entry) -> int:
-    return entry[1]

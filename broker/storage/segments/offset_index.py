@@ -17,6 +17,7 @@ from barnabas.broker.storage.segments.index import CorruptIndexError, Entry, Spa
 from barnabas.common.disk.files import FileSystem
 
 _ENTRY: Final = struct.Struct(">ii")
+_pack: Final = _ENTRY.pack
 ENTRY_SIZE: Final = _ENTRY.size
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
@@ -29,9 +30,8 @@ class OffsetIndex(SparseIndex):
     def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int, *, is_new: bool = False) -> None:
         super().__init__(fs, path, base_offset, size_max, _ENTRY, (base_offset, 0), is_new=is_new)
 
-    def _encode(self, entries: list[Entry]) -> list[Entry]:
-        base = self.base_offset
-        return [(offset - base, position) for offset, position in entries]
+    def _encode(self, key: int, value: int) -> bytes:
+        return _pack(key - self.base_offset, value)
 
     def _decode(self, stored: Entry) -> Entry:
         return stored[0] + self.base_offset, stored[1]

@@ -16,6 +16,7 @@ from barnabas.broker.storage.segments.index import CorruptIndexError, Entry, Spa
 from barnabas.common.disk.files import FileSystem
 
 _ENTRY: Final = struct.Struct(">qi")
+_pack: Final = _ENTRY.pack
 ENTRY_SIZE: Final = _ENTRY.size
 
 
@@ -27,9 +28,8 @@ class TimeIndex(SparseIndex):
     def __init__(self, fs: FileSystem, path: str, base_offset: int, size_max: int, *, is_new: bool = False) -> None:
         super().__init__(fs, path, base_offset, size_max, _ENTRY, (NO_TIMESTAMP, base_offset), is_new=is_new)
 
-    def _encode(self, entries: list[Entry]) -> list[Entry]:
-        base = self.base_offset
-        return [(timestamp, offset - base) for timestamp, offset in entries]
+    def _encode(self, key: int, value: int) -> bytes:
+        return _pack(key, value - self.base_offset)
 
     def _decode(self, stored: Entry) -> Entry:
         return stored[0], stored[1] + self.base_offset
