@@ -104,10 +104,13 @@ class LogFlusher:
         for segment in pending:
             # Why the active segment's too: no start reads batches below the recovery point again.
             has_new_names |= segment.txn_index.flush()
-            if segment is state.segments.active:
-                segment.flush_data()
-            else:
-                segment.flush()
+            segment.flush_data()
+            with state.lock:  # a truncation may have made it the active one, to which others append
+                is_active = segment is state.segments.active
+                if not is_active:
+                    segment.write_index_tails()
+            if not is_active:
+                segment.flush_indexes()
         if not state.is_settled:
             self._settle()
         elif has_new_names:

@@ -12,9 +12,9 @@ entries. Most lookups are near the log's end, and end in the tail.
 Why a truncation creates a new file: a process that reads a page of a map past the file's end is killed. So a file is
 never cut but replaced. Readers of the old map find entries that were right before the truncation.
 
-Threads: appends, truncation and flush by the log under its lock; lookups by any thread without a lock. A lookup takes
-one snapshot (`_state`) of which entries are in the file and which in the tail. The map belongs to the snapshot, so no
-map outlives a truncation.
+Threads: appends, truncation and `write_tail` by the log under its lock; `flush` and lookups by any thread without a
+lock. A lookup takes one snapshot (`_state`) of which entries are in the file and which in the tail. The map belongs to
+the snapshot, so no map outlives a truncation.
 
 Invariants
 1. The file's first `flushed` entries are never rewritten; a truncation publishes the new state, then replaces the file.
@@ -49,16 +49,15 @@ class _State:
 
     __slots__ = ("flushed", "map", "tail")
 
-    def __init__(self, flushed: int, tail: bytearray, file_map: FileMap | None = None) -> None:
+    def __init__(self, flushed: int, tail: bytes, file_map: FileMap | None = None) -> None:
         self.flushed = flushed  # entries in the file
-        # The stored entries after those; only ever appended to. Other threads read slices of it, which are copies: a
-        # view would make appends fail.
+        # The stored entries after those; replaced whole by longer ones. Why no bytearray: before CPython 3.14, a
+        # free-threaded interpreter would let a reader see a buffer that an append moves.
         self.tail = tail
         self.map = file_map  # of the file or its beginning; set by any reader, reset by `let_go`
 
 
-_NO_TAIL: Final = bytearray()  # never changed: the first entry comes with a tail of its own
-_NO_ENTRIES: Final = _State(0, _NO_TAIL)
+_NO_ENTRIES: Final = _State(0, b"")
 
 
 class SparseIndex:
@@ -73,7 +72,6 @@ class SparseIndex:
         "_state",
         "base_offset",
         "entries_max",
-        "entry_count",
         "last_entry",
     )
 
@@ -96,9 +94,8 @@ class SparseIndex:
         self._entry = entry  # fixed before start
         self._entry_size = entry.size  # fixed before start
         count = 0 if is_new else self._entries_on_disk()
-        self.entry_count = count  # in the file and in the tail; changed under the log's lock
         # Replaced whole under the log's lock. Why shared: most segments of idle logs are too small for an entry.
-        self._state = _State(count, _NO_TAIL) if count else _NO_ENTRIES
+        self._state = _State(count, b"") if count else _NO_ENTRIES
         # Replaced whole under the log's lock; an Entry. Why not annotated as one: see `LeaderEpochCache`.
         self.last_entry: tuple[int, ...] = self._last_of(count) if count else first
 
@@ -119,6 +116,12 @@ class SparseIndex:
             return 0
 
     @property
+    def entry_count(self) -> int:
+        """How many entries there are."""
+        state = self._state
+        return state.flushed + len(state.tail) // self._entry_size
+
+    @property
     def size_in_bytes(self) -> int:
         """The bytes that all entries take in the file."""
         return self.entry_count * self._entry_size
@@ -131,13 +134,11 @@ class SparseIndex:
     def push(self, key: int, value: int) -> None:
         """Append an entry; the caller has checked order and room."""
         state = self._state
-        if not state.tail:
-            state = self._state = _State(state.flushed, bytearray(), state.map)
-        tail = state.tail
-        tail += self._encode(key, value)
-        self.entry_count += 1
+        if state is _NO_ENTRIES:
+            state = self._state = _State(0, b"")
+        state.tail += self._encode(key, value)
         self.last_entry = (key, value)
-        if len(tail) >= TAIL_ENTRIES_MAX * self._entry_size:
+        if len(state.tail) >= TAIL_ENTRIES_MAX * self._entry_size:
             self.write_tail()
 
     def write_tail(self) -> None:
@@ -149,14 +150,13 @@ class SparseIndex:
         handle = self._fs.open(self.path, create=True)
         try:
             if tail:
-                handle.pwrite(bytes(tail), state.flushed * self._entry_size)
+                handle.pwrite(tail, state.flushed * self._entry_size)
         finally:
             handle.close()
-        self._state = _State(self.entry_count, _NO_TAIL, state.map)
+        self._state = _State(state.flushed + len(tail) // self._entry_size, b"", state.map)
 
     def flush(self) -> None:
-        """Write the tail and make the file durable."""
-        self.write_tail()
+        """Make the file durable, without the tail."""
         handle = self._fs.open(self.path)
         try:
             handle.fsync()
@@ -223,7 +223,7 @@ class SparseIndex:
     def floor(self, key: int) -> Entry | None:
         """Return the last entry whose key is at most `key`."""
         state = self._state
-        tail = state.tail[:]
+        tail = state.tail
         if tail and self._entry_at(tail, 0)[0] <= key:
             return self._entry_at(tail, self._count_up_to(tail, len(tail) // self._entry_size, 0, key) - 1)
         found = self._mapped(state) if state.flushed else None
@@ -240,7 +240,7 @@ class SparseIndex:
             at = self._count_up_to(found, state.flushed, 1, value)
             if at < state.flushed:
                 return self._entry_at(found, at)
-        tail = state.tail[:]
+        tail = state.tail
         count = len(tail) // self._entry_size
         at = self._count_up_to(tail, count, 1, value)
         return self._entry_at(tail, at) if at < count else None
@@ -258,7 +258,7 @@ class SparseIndex:
         tail = state.tail
         return state.flushed + self._count_up_to(tail, len(tail) // self._entry_size, field, limit)
 
-    def _count_up_to(self, entries: FileMap | bytearray, count: int, field: int, limit: int) -> int:
+    def _count_up_to(self, entries: FileMap | bytes, count: int, field: int, limit: int) -> int:
         """Search the first `count` stored entries for the last whose field is at most `limit`."""
         low, high = 0, count
         while low < high:
@@ -269,13 +269,13 @@ class SparseIndex:
                 high = middle
         return low
 
-    def _entry_at(self, entries: FileMap | bytearray, index: int) -> Entry:
+    def _entry_at(self, entries: FileMap | bytes, index: int) -> Entry:
         size = self._entry_size
         at = index * size
-        stored = entries[at : at + size] if isinstance(entries, bytearray) else entries.read(size, at)
+        stored = entries[at : at + size] if isinstance(entries, bytes) else entries.read(size, at)
         return self._decode(self._unpack(stored))
 
-    def _unpack(self, stored: bytes | bytearray) -> Entry:
+    def _unpack(self, stored: bytes) -> Entry:
         key, value = self._entry.unpack(stored)
         return key, value
 
@@ -286,7 +286,7 @@ class SparseIndex:
             data = self._stored(first, min(_PIECE_ENTRIES, state.flushed - first))
             for stored in self._entry.iter_unpack(data):
                 yield self._decode(stored)
-        for stored in self._entry.iter_unpack(state.tail[:]):
+        for stored in self._entry.iter_unpack(state.tail):
             yield self._decode(stored)
 
     # Truncating
@@ -296,11 +296,9 @@ class SparseIndex:
         state = self._state
         if count >= state.flushed:
             self._state = _State(state.flushed, state.tail[: (count - state.flushed) * self._entry_size], state.map)
-            self.entry_count = count
         else:
             kept = self._stored(0, count)
-            self._state = _State(count, _NO_TAIL)
-            self.entry_count = count
+            self._state = _State(count, b"")
             self._fs.open_maps.remove(self)
             # Why not cut: see the module. A crash in between leaves a segment without an index; a start rebuilds it.
             self._fs.unlink(self.path)

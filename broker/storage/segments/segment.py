@@ -312,9 +312,11 @@ class LogSegment:
         self._forget_indexes()
         with contextlib.suppress(MalformedMessageError):
             for position, header in scan_headers(self._files.file, 0, self._files.size):
-                self._index_recovered(position, header)
+                if self._holds(header):  # else its base offset is damaged, which no checksum covers
+                    self._index_recovered(position, header)
         if not is_active:
             self._complete_time_index()
+        self._files.write_index_tails()
         self._files.flush_sparse_indexes()
         self._lookup.has_damaged_index = False
 
@@ -372,8 +374,17 @@ class LogSegment:
         self._files.file.fsync()
 
     def flush(self) -> None:
-        """Make batches and indexes durable."""
+        """Make batches and indexes durable; no other thread may append or truncate."""
         self.flush_data()
+        self.write_index_tails()
+        self.flush_indexes()
+
+    def write_index_tails(self) -> None:
+        """Write what the indexes have only in memory."""
+        self._files.write_index_tails()
+
+    def flush_indexes(self) -> None:
+        """Make the indexes durable, without what they have only in memory."""
         self._files.flush_sparse_indexes()
         self._files.txn_index.flush()
         self.indexes_flushed = True

@@ -140,7 +140,7 @@ class SegmentFiles:
         self.time_index.write_tail()
 
     def flush_sparse_indexes(self) -> None:
-        """Make the offset index and the time index durable."""
+        """Make the offset index and the time index durable, without their tails."""
         self.offset_index.flush()
         self.time_index.flush()
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from barnabas.broker.storage.log.log_types import NO_TIMESTAMP
 from barnabas.broker.storage.segments.index import CorruptIndexError, Entry, SparseIndex
+from barnabas.broker.storage.segments.offset_index import RELATIVE_OFFSET_MAX
 from barnabas.common.disk.files import FileSystem
 
 _ENTRY: Final = struct.Struct(">qi")
@@ -47,6 +48,8 @@ class TimeIndex(SparseIndex):
         last_timestamp, last_offset = self.last_entry
         if timestamp <= last_timestamp:
             return
+        if not 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX:
+            return  # a batch whose base offset is damaged has it
         assert self.entry_count == 0 or offset >= last_offset, (
             f"offset {offset} appended to {self.path} is below {last_offset}"
         )

@@ -6,6 +6,7 @@ Readers always get the records that were written.
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -296,3 +297,23 @@ def test_a_flipped_leader_epoch_that_the_next_batch_contradicts_has_no_effect(na
         late = [(epoch, start + (start == header.base_offset)) for epoch, start in epochs]  # known from the next batch
         assert target.leader_epoch_cache.entries in (epochs, late)
         assert contents(target) == GOLDEN_CONTENTS
+
+
+def test_appends_go_on_after_the_base_offset_of_a_batch_was_damaged() -> None:
+    """No checksum covers it. Here the batch has the greatest timestamp, too, so the time index would get its offset."""
+    bench = Bench()
+    log = bench.open(index_interval_bytes=200)
+    began_ms = bench.clock.wall_ms()
+    positions = []
+    for number in range(12):
+        positions.append(log.segments.active.size)
+        bench.append(log, "x" * 150, timestamp=began_ms + (5_000 if number == 6 else 0))
+    file = bench.fs.open(log.segments.active.path)
+    file.pwrite(struct.pack(">q", 6 | 1 << 40), positions[6])
+    log.segments.active.translate(6, log.segments.active.size)
+    assert log.rebuild_damaged_indexes() == 1
+    for _ in range(20):
+        bench.append(log, "y" * 150, timestamp=began_ms)
+    assert log.log_end_offset == 32
+    assert [offset for offset, _ in log.segments.active.offset_index.entries()][-1] > 29
+    log.close()

@@ -481,6 +481,32 @@ def test_a_truncation_into_a_segment_that_is_being_flushed_has_it_flushed_again(
         assert again.log_end_offset >= 20
 
 
+def test_a_flush_writes_no_index_of_a_segment_that_a_truncation_made_active() -> None:
+    """Others append to it meanwhile, who write the ends of its indexes under the log's lock."""
+    cuts: list[int] = []
+    written: list[str] = []
+
+    def cut_meanwhile(operation: str, path: str) -> bool:
+        if cuts and operation == "fsync" and path.endswith(".log"):
+            target.truncate_to(cuts.pop())
+            for number in range(5):
+                bench.append(target, f"w{number}", leader_epoch=5)
+            written.clear()
+        elif operation == "write":
+            written.append(path)
+        return False
+
+    bench = Bench(FaultyFileSystem(MemoryFileSystem(), matches=cut_meanwhile))
+    target = bench.open(segment_bytes=10 * len(bench.batch("v0")), index_interval_bytes=100)
+    for number in range(15):
+        bench.append(target, f"v{number % 10}", leader_epoch=1)
+    cuts.append(3)
+    bench.scheduler.run_due()  # the flush of the first segment
+    assert target.segments.bases == (0,)
+    assert target.segments.active.offset_index.entry_count > 2
+    assert not [path for path in written if path.endswith("index")]
+
+
 def test_a_flush_waits_for_a_truncation_that_is_under_way() -> None:
     """Otherwise it would count the records that replace the cut ones as flushed."""
     flush = threading.Thread(target=lambda: target.flush(), daemon=True)

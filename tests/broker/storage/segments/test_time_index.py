@@ -47,6 +47,12 @@ def test_offsets_do_not_decrease(index: TimeIndex) -> None:
         index.maybe_append(2, 104)
 
 
+@pytest.mark.parametrize("offset", [99, 100 + 2**31])
+def test_an_offset_that_the_segment_cannot_hold_is_left_out(index: TimeIndex, offset: int) -> None:
+    index.maybe_append(1, offset)
+    assert (index.entry_count, index.last_entry) == (0, (-1, 100))
+
+
 def test_truncation_goes_by_offset(index: TimeIndex) -> None:
     for number in range(4):
         index.maybe_append(number, 100 + number)

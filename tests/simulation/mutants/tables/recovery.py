@@ -21,8 +21,8 @@ RECOVERY: Final = {
     ),
     "flush-is-left-out": Mutant(
         "broker.storage.log.flusher",
-        "if segment is state.segments.active:\n                segment.flush_data()",
-        "if segment is state.segments.active:\n                pass",
+        "segment.flush_data()",
+        "if segment is not state.segments.active:\n                segment.flush_data()",
         "a flushed record survives a power cut",
     ),
     "recovery-point-at-the-end": Mutant(
