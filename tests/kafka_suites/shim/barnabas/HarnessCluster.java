@@ -1,6 +1,8 @@
 package barnabas;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.yammer.metrics.core.Gauge;
+import com.yammer.metrics.core.MetricName;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -28,6 +30,7 @@ import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.storage.Formatter;
 import org.apache.kafka.server.IntegrationTestUtils;
 import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 import scala.Option;
 
 /** The cluster of a test with a QuorumTestHarness: one controller, and brokers as the test makes them. */
@@ -48,8 +51,22 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
         wanted.putAll(Map.of("brokers", 0, "controllers", 1, "standalone", false, "properties_of", Map.of()));
         wanted.putAll(Map.of("broker_listener", protocol.name, "broker_protocol", protocol.name));
         wanted.putAll(Map.of("controller_listener", "CONTROLLER", "controller_protocol", protocol.name));
-        wanted.putAll(Map.of("properties", texts(properties), "bootstrap", directory.toString()));
+        Map<String, String> controllers = texts(properties);
+        ClassesOfTests.replaceIn(controllers);
+        wanted.putAll(Map.of("properties", controllers, "bootstrap", directory.toString()));
         controller = new NodeView(this, program.ask(Map.of("do", "plan", "cluster", wanted)).get("nodes").get(0));
+        addExpiredConnections();
+    }
+
+    /** Kafka's brokers have one registry of a JVM, with this sum. Tests clear it at their end. */
+    private void addExpiredConnections() {
+        MetricName name = new MetricName("kafka.network", "SocketServer", "ExpiredConnectionsKilledCount");
+        KafkaYammerMetrics.defaultRegistry().newGauge(name, new Gauge<Double>() {
+            @Override
+            public Double value() {
+                return brokers.values().stream().mapToDouble(each -> each.security.expiredConnections()).sum();
+            }
+        });
     }
 
     /** The controller connects to brokers, so it starts when the security of the listener between them is known. */
@@ -100,6 +117,7 @@ public final class HarnessCluster implements QuorumImplementation, Nodes {
         int id = config.nodeId();
         Map<String, String> properties = texts(config.originals());
         Logins.addTo(properties);
+        ClassesOfTests.replaceIn(properties);
         JsonNode node = program.ask(Map.of("do", "add_broker", "id", id, "properties", properties));
         brokers.put(id, new NodeView(this, node));
         if (!controller.isRunning) {

@@ -2,8 +2,6 @@ package barnabas;
 
 import java.io.File;
 import java.io.IOException;
-import java.net.URI;
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
@@ -97,12 +95,8 @@ final class LogsView {
     }
 
     private long offset(String metric, TopicPartition partition) throws IOException {
-        String page = new String(
-            URI.create("http://localhost:" + node.metricsPort() + "/metrics").toURL().openStream().readAllBytes(),
-            StandardCharsets.UTF_8
-        );
         String labels = "\\{partition=\"" + partition.partition() + "\",topic=\"" + Pattern.quote(partition.topic()) + "\"\\}";
-        Matcher line = Pattern.compile("kafka_log_log_" + metric + labels + " ([0-9.e+]+)").matcher(page);
+        Matcher line = Pattern.compile("kafka_log_log_" + metric + labels + " ([0-9.e+]+)").matcher(node.metricsPage());
         if (!line.find()) {
             throw new IllegalStateException("the page of metrics has no " + metric + " of " + partition);
         }

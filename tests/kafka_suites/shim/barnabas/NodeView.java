@@ -1,6 +1,10 @@
 package barnabas;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collection;
@@ -59,6 +63,7 @@ final class NodeView {
     private final Nodes cluster;
     private final JsonNode node;
     private final LogsView logs = new LogsView(this);
+    final SecurityView security = new SecurityView(this);
     private final Map<String, String> properties = new HashMap<>();
     volatile boolean isRunning;
     private final Map<String, String> dynamic = new HashMap<>();
@@ -167,12 +172,14 @@ final class NodeView {
         }
     }
 
-    int metricsPort() {
+    String metricsPage() throws IOException {
         int port = Integer.parseInt(properties.getOrDefault("barnabas.metrics.port", "-1"));
         if (port < 0) {
-            throw new InsideTheJvm("an offset of a log, of a broker without a page of metrics,");
+            throw new InsideTheJvm("a number of a broker without a page of metrics");
         }
-        return port;
+        try (InputStream page = URI.create("http://localhost:" + port + "/metrics").toURL().openStream()) {
+            return new String(page.readAllBytes(), StandardCharsets.UTF_8);
+        }
     }
 
     String logDirectories() {
@@ -299,7 +306,7 @@ final class NodeView {
         return view(MetadataLoader.class, loader -> only("lastAppliedOffset", loader, () -> 0L));
     }
 
-    private Object brokerAnswer(InvocationOnMock call) {
+    private Object brokerAnswer(InvocationOnMock call) throws Exception {
         switch (call.getMethod().getName()) {
             case "shutdown":
                 cluster.shutdownBroker(id());
@@ -319,6 +326,14 @@ final class NodeView {
                 return metadataCache();
             case "logManager":
                 return logs.manager();
+            case "tokenCache":
+                return security.tokens();
+            case "credentialProvider":
+                return security.credentials();
+            case "metrics":
+                return security.metrics();
+            case "authorizerPlugin":
+                return security.authorizer();
             case "dataPlaneRequestProcessor":
                 return view(KafkaApis.class, this::apisAnswer);
             case "groupCoordinator":
@@ -333,9 +348,14 @@ final class NodeView {
     }
 
     private Object apisAnswer(InvocationOnMock call) {
-        return call.getMethod().getName().equals("clusterId")
-            ? cluster.clusterId()
-            : only("metadataCache", call, this::metadataCache);
+        switch (call.getMethod().getName()) {
+            case "clusterId":
+                return cluster.clusterId();
+            case "authorizerPlugin":
+                return security.authorizer();
+            default:
+                return only("metadataCache", call, this::metadataCache);
+        }
     }
 
     private Object common(InvocationOnMock call) {
