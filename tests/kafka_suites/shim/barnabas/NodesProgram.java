@@ -19,7 +19,12 @@ final class NodesProgram {
 
     NodesProgram(Path directory) throws IOException {
         String[] command = (System.getProperty("barnabas.nodes") + "\n" + directory).split("\n");
-        process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+        String kerberos = System.getProperty("java.security.krb5.conf"); // of the test's own KDC
+        if (kerberos != null) {
+            builder.environment().put("KRB5_CONFIG", kerberos);
+        }
+        process = builder.start();
         requests = process.outputWriter(StandardCharsets.UTF_8);
         answers = process.inputReader(StandardCharsets.UTF_8);
     }
