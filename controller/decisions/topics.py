@@ -63,7 +63,7 @@ def create_topics(
     may_see_configs: Permits = everything,
 ) -> Decision[create_wire.CreateTopicsResponse]:
     """Create the valid topics; with validate_only the response is the same, and nothing is written."""
-    check_item_count(len(request.topics))
+    _check_partition_total(len(request.topics))  # each topic asks for one at least
     once, duplicates = first_duplicates([topic.name for topic in request.topics])
     names = set(once)
     wanted = [topic for topic in request.topics if topic.name in names]
@@ -99,6 +99,10 @@ def _check_partition_count(view: View, topics: Sequence[create_wire.CreatableTop
             total += len(topic.assignments)
         else:
             total += default if topic.num_partitions == DEFAULT else max(0, topic.num_partitions)
+    _check_partition_total(total)
+
+
+def _check_partition_total(total: int) -> None:
     if total > MAX_PARTITIONS_PER_BATCH:
         raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 

@@ -392,7 +392,7 @@ def test_deletion_may_be_disabled(version: int, code: ErrorCode) -> None:
 def test_a_request_with_too_many_items_is_refused_before_any_is_decided(rig: Rig) -> None:
     before = rig.image
     many = [topic(f"t{n}") for n in range(10_001)]
-    with pytest.raises(ApiError, match="excessively large batch operation") as refused:
+    with pytest.raises(ApiError, match="Excessively large number of partitions") as refused:
         create(rig, *many)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     grown = [grow_wire.CreatePartitionsTopic(name=t.name, count=2, assignments=None) for t in many]
