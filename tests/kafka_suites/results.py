@@ -18,6 +18,7 @@ ENDS_THE_JVM: Final = "ends the JVM"  # how the reason of a test begins that is 
 NEEDS_JAVA: Final = "needs Java in the broker"
 _REFUSED_CLASS: Final = re.compile(  # how a node ends at start
     r"\S+ is not supported: no such classes can be loaded|for configuration \S+: Java classes cannot be loaded here"
+    r"|Class \S+ could not be found: authorizer\.class\.name can be [\w.]+"
 )
 _PARAMETERS: Final = re.compile(r"\(.*", re.DOTALL)
 

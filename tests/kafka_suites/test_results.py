@@ -46,6 +46,7 @@ def result(method: str, outcome: str, invocation: str = "") -> Result:
     [
         "principal.builder.class is not supported: no such classes can be loaded",
         "for configuration alter.config.policy.class.name: Java classes cannot be loaded here",
+        "Class org.A$Own could not be found: authorizer.class.name can be org.apache.StandardAuthorizer",
     ],
 )
 def test_a_class_that_the_broker_should_load_is_recognized(tmp_path: Path, message: str) -> None:
