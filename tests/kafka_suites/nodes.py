@@ -153,7 +153,9 @@ class Nodes:
         if wanted.properties.get(PERSISTER) == "":  # Kafka keeps no state of share groups then, and needs no topic
             defaults |= {"share.coordinator.state.topic.replication.factor": "1"}
             defaults |= {"share.coordinator.state.topic.min.isr": "1"}
-        own = wanted.properties_of.get(str(node.node_id), {})
+        own = dict(wanted.properties_of.get(str(node.node_id), {}))
+        if own.get("listeners", "").endswith(":0"):  # nobody would know the port that the system chooses
+            own["listeners"] = defaults["listeners"]
         return {**self._with_defaults(defaults), **wanted.properties, **assigned, **own}
 
     def _with_defaults(self, defaults: dict[str, str]) -> dict[str, str]:

@@ -47,6 +47,13 @@ def test_a_node_gets_properties_of_all_and_its_own(tmp_path: Path) -> None:
     assert len(found[0]["log.dirs"].split(",")) == 2
 
 
+def test_a_listener_that_a_test_gives_port_zero_has_the_planned_one(tmp_path: Path) -> None:
+    own = {"listeners": "EXTERNAL://localhost:0", "advertised.listeners": "EXTERNAL://localhost:0"}
+    found = properties(tmp_path, replace(WANTED, properties_of={"0": own}))[0]
+    assert int(found["listeners"].removeprefix("EXTERNAL://localhost:")) > 0
+    assert found["advertised.listeners"] == "EXTERNAL://localhost:0"
+
+
 def test_combined_nodes_have_both_listeners(tmp_path: Path) -> None:
     found = properties(tmp_path, replace(WANTED, combined=True))
     assert {number: each["process.roles"] for number, each in found.items()} == {0: "broker,controller", 1: "broker"}

@@ -12,15 +12,18 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import java.util.stream.Collectors;
+import kafka.raft.KafkaRaftManager;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.admin.TopicListing;
 import org.apache.kafka.clients.consumer.GroupProtocol;
@@ -42,6 +45,8 @@ import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.LeaderRecoveryState;
 import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
+import org.apache.kafka.raft.KafkaRaftClient;
+import org.apache.kafka.raft.LeaderAndEpoch;
 import org.apache.kafka.server.IntegrationTestUtils;
 import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.common.Feature;
@@ -54,7 +59,7 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
     private static final long PUSH_MS = 300;
     private final ClusterConfig config;
     private final boolean isCombined;
-    private final String clusterId = Uuid.randomUuid().toString();
+    private final String clusterId;
     private final Map<Integer, NodeView> brokers = new TreeMap<>();
     private final Map<Integer, NodeView> controllers = new TreeMap<>();
     private Path directory;
@@ -63,8 +68,13 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
     private boolean isStopped;
 
     public BarnabasInstance(ClusterConfig config, boolean isCombined) {
+        this(config, isCombined, Uuid.randomUuid().toString());
+    }
+
+    public BarnabasInstance(ClusterConfig config, boolean isCombined, String clusterId) {
         this.config = config;
         this.isCombined = isCombined;
+        this.clusterId = clusterId;
     }
 
     /** Chooses ports and formats directories. */
@@ -205,6 +215,28 @@ public final class BarnabasInstance implements ClusterInstance, Nodes {
         Map<Integer, ControllerServer> found = new LinkedHashMap<>();
         controllers.forEach((id, node) -> found.put(id, node.controller()));
         return found;
+    }
+
+    /** Of all nodes: each answers which controller is active, and in which epoch. */
+    public Map<Integer, Object> raftManagers() {
+        KafkaRaftManager<?> manager = NodeView.view(KafkaRaftManager.class, raft -> NodeView.only("client", raft, this::raftClient));
+        Map<Integer, Object> found = new TreeMap<>();
+        brokers.keySet().forEach(id -> found.put(id, manager));
+        controllers.keySet().forEach(id -> found.put(id, manager));
+        return found;
+    }
+
+    private KafkaRaftClient<?> raftClient() {
+        return NodeView.view(KafkaRaftClient.class, client -> NodeView.only("leaderAndEpoch", client, this::leaderAndEpoch));
+    }
+
+    private LeaderAndEpoch leaderAndEpoch() {
+        try (Admin admin = admin()) {
+            QuorumInfo quorum = admin.describeMetadataQuorum().quorumInfo().get();
+            return new LeaderAndEpoch(OptionalInt.of(quorum.leaderId()), (int) quorum.leaderEpoch());
+        } catch (InterruptedException | ExecutionException error) {
+            throw new RuntimeException(error);
+        }
     }
 
     @Override

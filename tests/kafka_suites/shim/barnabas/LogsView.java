@@ -2,6 +2,7 @@ package barnabas;
 
 import java.io.File;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
@@ -71,6 +72,9 @@ final class LogsView {
                 return directory.getParent();
             case "name":
                 return directory.getName();
+            case "renameDir":
+                Files.move(directory.toPath(), directory.toPath().resolveSibling(call.<String>getArgument(0)));
+                return null;
             case "logStartOffset":
                 return offset("logstartoffset", partition);
             case "logEndOffset":

@@ -26,6 +26,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
     public static class Builder {
         private final TestKitNodes nodes;
         private final Map<String, String> properties = new TreeMap<>();
+        private boolean isStandalone;
 
         public Builder(TestKitNodes nodes) {
             this.nodes = nodes;
@@ -52,7 +53,8 @@ public class KafkaClusterTestKit implements AutoCloseable {
         }
 
         public Builder setStandalone(boolean isStandalone) {
-            throw new InsideTheJvm("a quorum of chosen voters");
+            this.isStandalone = isStandalone;
+            return this;
         }
 
         public Builder setInitialVoterSet(Map<Integer, Uuid> voters) {
@@ -60,7 +62,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
         }
 
         public KafkaClusterTestKit build() {
-            return new KafkaClusterTestKit(nodes, properties);
+            return new KafkaClusterTestKit(nodes, properties, isStandalone);
         }
     }
 
@@ -69,12 +71,16 @@ public class KafkaClusterTestKit implements AutoCloseable {
     private final MockFaultHandler fatalFaults = new MockFaultHandler("fatalFaultHandler");
     private final MockFaultHandler otherFaults = new MockFaultHandler("nonFatalFaultHandler");
 
-    private KafkaClusterTestKit(TestKitNodes nodes, Map<String, String> properties) {
+    private KafkaClusterTestKit(TestKitNodes nodes, Map<String, String> properties, boolean isStandalone) {
         this.nodes = nodes;
         Map<Integer, Map<String, String>> own = nodes.brokerNodes().values().stream()
             .collect(Collectors.toMap(TestKitNode::id, TestKitNode::propertyOverrides));
+        int disks = nodes.brokerNodes().values().stream().mapToInt(node -> node.logDataDirectories().size()).max().orElse(1);
         ClusterConfig config = ClusterConfig.defaultBuilder()
             .setBrokers(nodes.brokerNodes().size())
+            .setDisksPerBroker(disks)
+            .setStandalone(isStandalone)
+            .setMetadataVersion(nodes.bootstrapMetadata().metadataVersion())
             .setControllers(nodes.controllerNodes().size())
             .setBrokerListenerName(nodes.brokerListenerName())
             .setBrokerSecurityProtocol(nodes.brokerListenerProtocol())
@@ -84,7 +90,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
             .setPerServerProperties(own)
             .build();
         boolean isCombined = nodes.brokerNodes().keySet().containsAll(nodes.controllerNodes().keySet());
-        cluster = new BarnabasInstance(config, isCombined);
+        cluster = new BarnabasInstance(config, isCombined, nodes.clusterId());
     }
 
     public void format() throws IOException {
@@ -142,7 +148,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
     }
 
     public Map<Integer, Object> raftManagers() {
-        throw new InsideTheJvm("the raft manager");
+        return cluster.raftManagers();
     }
 
     public MockFaultHandler fatalFaultHandler() {
