@@ -48,6 +48,7 @@ import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
+import org.apache.kafka.server.HostedPartition;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.ProducerStateEntry;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
@@ -419,6 +420,10 @@ final class NodeView {
     private Object replicasAnswer(InvocationOnMock call) throws Exception {
         if (call.getMethod().getName().equals("localLog")) {
             return logs.log(call.getArgument(0), false);
+        }
+        if (call.getMethod().getName().equals("getPartition")) {
+            boolean isHosted = logs.log(call.getArgument(0), false).isDefined();
+            return isHosted ? new HostedPartition.Online<>(view(Partition.class, NodeView::refused)) : new HostedPartition.None<>();
         }
         if (!call.getMethod().getName().equals("onlinePartition")) {
             return refused(call);
