@@ -328,9 +328,11 @@ def secured_login(wanted: Wanted) -> dict[str, str] | None:
         own = {key: text for key, text in wanted.properties.items() if key.startswith("ssl.")}
         # Why no check of the name: the certificates are for localhost, and nodes are asked at 127.0.0.1.
         return {**own, "security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}
-    if wanted.broker_protocol == "PLAINTEXT":
-        return None
     jaas = f'{LOGIN_MODULE} required username="{ADMIN[0]}" password="{ADMIN[1]}";'
+    if wanted.broker_protocol == "PLAINTEXT":
+        jaas = wanted.properties.get(f"listener.name.{wanted.broker_listener.lower()}.plain.sasl.jaas.config", "")
+        if not jaas:
+            return None
     return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
 
 

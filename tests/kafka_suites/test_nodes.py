@@ -112,6 +112,16 @@ def test_a_test_can_ask_for_tls_by_properties(tmp_path: Path) -> None:
     }
 
 
+def test_nodes_are_asked_with_the_login_that_a_test_gives_their_listener() -> None:
+    jaas = 'org.Plain required username="super" password="p" user_super="p";'
+    own = {"listener.name.external.plain.sasl.jaas.config": jaas}
+    assert secured_login(replace(WANTED, properties=own)) == {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": jaas,
+    }
+
+
 def test_nodes_without_security_are_asked_without_a_login() -> None:
     assert secured_login(WANTED) is None
 

@@ -31,6 +31,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConfigEntry.ConfigSource;
+import org.apache.kafka.clients.admin.DescribeClusterOptions;
 import org.apache.kafka.clients.admin.DescribeProducersOptions;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.common.Node;
@@ -42,7 +43,10 @@ import org.apache.kafka.common.requests.ApiError;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.controller.ResultOrError;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
+import org.apache.kafka.image.ClusterImage;
+import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.loader.MetadataLoader;
+import org.apache.kafka.metadata.BrokerRegistration;
 import org.apache.kafka.metadata.BrokerState;
 import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.metadata.KRaftMetadataCache;
@@ -384,6 +388,10 @@ final class NodeView {
         if (call.getMethod().getName().equals("hasAliveBroker")) {
             return cluster.isRunning(call.getArgument(0));
         }
+        if (call.getMethod().getName().equals("currentImage")) {
+            ClusterImage known = clusterImage();
+            return view(MetadataImage.class, image -> only("cluster", image, () -> known));
+        }
         if (call.getMethod().getName().equals("getAliveBrokerNodes")) {
             return cluster.aliveNodes(this);
         }
@@ -407,6 +415,16 @@ final class NodeView {
             default:
                 return refused(call);
         }
+    }
+
+    /** The registered brokers, and whether each is fenced. */
+    private ClusterImage clusterImage() throws Exception {
+        Map<Integer, BrokerRegistration> found = new HashMap<>();
+        DescribeClusterOptions all = new DescribeClusterOptions().includeFencedBrokers(true);
+        for (Node each : admin().describeCluster(all).nodes().get()) {
+            found.put(each.id(), new BrokerRegistration.Builder().setId(each.id()).setFenced(each.isFenced()).build());
+        }
+        return new ClusterImage(found, Map.of());
     }
 
     private Optional<Node> leaderNode(LeaderAndIsr known) throws Exception {
