@@ -73,9 +73,8 @@ class LogFlusher:
             state.last_flushed_ms = state.clock.wall_ms()
             if state.truncation_count == truncations:
                 state.recovery_point = max(state.recovery_point, min(offset, state.end.offset))
-            else:  # records that replaced cut ones may be unflushed, also in a segment that was flushed here
-                for segment in pending:
-                    segment.indexes_flushed = False
+            else:
+                _forget_flushed(pending)
         if self.on_flush is not None:
             self.on_flush((state.clock.monotonic_ns() - started_ns) / NS_PER_MS)
         return True
@@ -84,7 +83,10 @@ class LogFlusher:
         """Return whether one of the segments was removed or replaced, or the log truncated, since the flush began."""
         state = self._state
         with state.lock:  # whoever does that has it
-            return state.truncation_count != truncations or any(each not in state.segments.all for each in pending)
+            if state.truncation_count != truncations:
+                _forget_flushed(pending)
+                return True
+            return any(each not in state.segments.all for each in pending)
 
     def _unflushed_segments(self, recovery_point: int, offset: int) -> list[LogSegment]:
         """Return the segments with something to make durable between the recovery point and `offset`."""
@@ -104,7 +106,10 @@ class LogFlusher:
         for segment in pending:
             # Why the active segment's too: no start reads batches below the recovery point again.
             has_new_names |= segment.txn_index.flush()
+            was_active = segment is state.segments.active
             segment.flush_data()
+            if was_active:  # others may have appended, and rolled, meanwhile: its flush after the roll is another one
+                continue
             with state.lock:  # a truncation may have made it the active one, to which others append
                 is_active = segment is state.segments.active
                 if not is_active:
@@ -167,3 +172,9 @@ class LogFlusher:
         except OSError as error:
             if not state.is_closed:  # a closed log's directory was renamed, to be deleted
                 raise state.fail(error) from error
+
+
+def _forget_flushed(pending: list[LogSegment]) -> None:
+    """Have segments flushed again: a truncation came between, and what replaced the cut records may be unflushed."""
+    for segment in pending:
+        segment.indexes_flushed = False

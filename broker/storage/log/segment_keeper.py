@@ -211,12 +211,16 @@ class SegmentKeeper:
     def rebuild_damaged_indexes(self) -> int:
         """Rebuild the indexes in which a lookup met a wrong entry; returns of how many segments."""
         state = self._state
-        damaged = [segment for segment in state.segments if segment.has_damaged_index]
-        with state.lock, state.disk_errors():
+        if not any(segment.has_damaged_index for segment in state.segments):
+            return 0
+        with state.flush_lock, state.lock, state.disk_errors():  # a flush opens the files that are replaced
             state.check_usable_locked()
-            for segment in damaged:
+            segments = state.segments.all
+            ends = [*(segment.base_offset for segment in segments[1:]), state.end.offset]
+            damaged = [(segment, end) for segment, end in zip(segments, ends, strict=True) if segment.has_damaged_index]
+            for segment, end_offset in damaged:
                 log.info("Rebuilding the indexes of %s", segment)
-                segment.rebuild_indexes(is_active=segment is state.segments.active)
+                segment.rebuild_indexes(end_offset, is_active=segment is state.segments.active)
         return len(damaged)
 
     def replace(self, cleaned: LogSegment, replaced: Sequence[LogSegment], truncations: int) -> bool:

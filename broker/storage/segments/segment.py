@@ -239,6 +239,8 @@ class LogSegment:
         files = self._files
         if files.offset_index.is_full or files.time_index.is_full:
             return  # an append rolls first; the cleaner may merge segments that were written with other settings
+        if last_offset <= files.offset_index.last_offset and files.offset_index.entry_count:
+            return  # a batch before had a damaged base offset
         files.offset_index.append(last_offset, position)
         newest = self._timestamps.greatest
         files.time_index.maybe_append(newest.timestamp, newest.offset)
@@ -307,12 +309,15 @@ class LogSegment:
                 valid = position + header.size_in_bytes
         return valid
 
-    def rebuild_indexes(self, *, is_active: bool) -> None:
-        """Rebuild the offset and time index from the batch headers."""
+    def rebuild_indexes(self, end_offset: int, *, is_active: bool) -> None:
+        """Rebuild the offset and time index from the batch headers; all offsets of the segment are below `end_offset`.
+
+        A batch that claims others is left out: its base offset is damaged, which no checksum covers.
+        """
         self._forget_indexes()
         with contextlib.suppress(MalformedMessageError):
             for position, header in scan_headers(self._files.file, 0, self._files.size):
-                if self._holds(header):  # else its base offset is damaged, which no checksum covers
+                if self._holds(header) and header.last_offset < end_offset:
                     self._index_recovered(position, header)
         if not is_active:
             self._complete_time_index()

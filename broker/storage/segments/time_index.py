@@ -48,12 +48,9 @@ class TimeIndex(SparseIndex):
         last_timestamp, last_offset = self.last_entry
         if timestamp <= last_timestamp:
             return
-        if not 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX:
-            return  # a batch whose base offset is damaged has it
-        assert self.entry_count == 0 or offset >= last_offset, (
-            f"offset {offset} appended to {self.path} is below {last_offset}"
-        )
-        self.push(timestamp, offset)
+        # Why not an error: a batch whose base offset is damaged may have it, and appends must go on.
+        if last_offset <= offset <= self.base_offset + RELATIVE_OFFSET_MAX:
+            self.push(timestamp, offset)
 
     def lookup(self, timestamp: int) -> Entry:
         """Return the last (timestamp, offset) at or before `timestamp`; (-1, base offset) if there is none."""

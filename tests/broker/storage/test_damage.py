@@ -15,7 +15,7 @@ from barnabas.broker.storage.directories.checkpoints import CorruptCheckpointErr
 from barnabas.broker.storage.log.log import AppendOrigin, FetchIsolation, Log
 from barnabas.broker.storage.log.retention import delete_old_segments
 from barnabas.broker.storage.producers.snapshots import CorruptSnapshotError, read_snapshot
-from barnabas.common.disk.faulty_files import MemoryFileSystem
+from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.protocol.errors import ApiError, MalformedMessageError
 from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers, verify_crc
 from tests.support.broker.storage_bench import TP, Bench, contents
@@ -299,21 +299,60 @@ def test_a_flipped_leader_epoch_that_the_next_batch_contradicts_has_no_effect(na
         assert contents(target) == GOLDEN_CONTENTS
 
 
-def test_appends_go_on_after_the_base_offset_of_a_batch_was_damaged() -> None:
-    """No checksum covers it. Here the batch has the greatest timestamp, too, so the time index would get its offset."""
-    bench = Bench()
-    log = bench.open(index_interval_bytes=200)
+def with_damaged_base_offset(bench: Bench, bit: int) -> Log:
+    """A log whose batch 6 has the greatest timestamp, and an offset that is too large. No checksum covers that."""
+    target = bench.open(index_interval_bytes=200)
     began_ms = bench.clock.wall_ms()
     positions = []
     for number in range(12):
-        positions.append(log.segments.active.size)
-        bench.append(log, "x" * 150, timestamp=began_ms + (5_000 if number == 6 else 0))
-    file = bench.fs.open(log.segments.active.path)
-    file.pwrite(struct.pack(">q", 6 | 1 << 40), positions[6])
-    log.segments.active.translate(6, log.segments.active.size)
-    assert log.rebuild_damaged_indexes() == 1
-    for _ in range(20):
-        bench.append(log, "y" * 150, timestamp=began_ms)
-    assert log.log_end_offset == 32
-    assert [offset for offset, _ in log.segments.active.offset_index.entries()][-1] > 29
-    log.close()
+        positions.append(target.segments.active.size)
+        bench.append(target, "x" * 150, timestamp=began_ms + (5_000 if number == 6 else 0))
+    bench.fs.open(target.segments.active.path).pwrite(struct.pack(">q", 6 | 1 << bit), positions[6])
+    return target
+
+
+@pytest.mark.parametrize("bit", [40, 20, 5])
+def test_appends_go_on_after_the_base_offset_of_a_batch_was_damaged(bit: int) -> None:
+    bench = Bench()
+    target = with_damaged_base_offset(bench, bit)
+    target.segments.active.translate(6, target.segments.active.size)  # a lookup finds the damage
+    assert target.rebuild_damaged_indexes() == 1
+    for _ in range(40):
+        bench.append(target, "y" * 150)
+    assert target.log_end_offset == 52
+    assert target.segments.active.offset_index.last_offset > 49
+    target.close()
+
+
+@pytest.mark.parametrize("bit", [40, 20, 5])
+def test_appends_go_on_after_indexes_were_rebuilt_from_a_damaged_base_offset(bit: int) -> None:
+    bench = Bench()
+    target = with_damaged_base_offset(bench, bit)
+    path = target.segments.active.path
+    target.close()
+    bench.fs.unlink(path.replace(".log", ".timeindex"))
+    target = bench.open(index_interval_bytes=200, clean=True)
+    end = target.log_end_offset
+    for _ in range(40):
+        bench.append(target, "y" * 150)
+    target.roll()
+    assert target.log_end_offset == end + 40
+
+
+def test_no_flush_runs_while_indexes_are_rebuilt() -> None:
+    """It would open an index that is being replaced, and take its log directory offline."""
+    were_locked = []
+
+    def note(operation: str, path: str) -> bool:
+        if operation == "unlink" and path.endswith("index"):
+            were_locked.append(target._state.flush_lock.locked())
+        return False
+
+    bench = Bench(FaultyFileSystem(MemoryFileSystem(), matches=note))
+    target = with_damaged_base_offset(bench, 5)
+    target.flush()
+    target.segments.active.write_index_tails()
+    target.segments.active.translate(6, target.segments.active.size)
+    assert target.rebuild_damaged_indexes() == 1
+    assert were_locked
+    assert all(were_locked)

@@ -481,6 +481,58 @@ def test_a_truncation_into_a_segment_that_is_being_flushed_has_it_flushed_again(
         assert again.log_end_offset >= 20
 
 
+def test_what_is_appended_during_a_flush_is_flushed_after_the_roll() -> None:
+    """The flush of the active segment ends when that is the active one no more, but does not have all of it."""
+    more = [7, 8, 9, 0, 1]
+    is_flushing = False
+
+    def append_meanwhile(operation: str, path: str) -> bool:
+        if is_flushing and operation == "fsync" and path.endswith("0.log"):
+            while more:
+                bench.append(target, f"v{more.pop(0)}", leader_epoch=1)
+        return False
+
+    memory = MemoryFileSystem()
+    bench = Bench(FaultyFileSystem(memory, matches=append_meanwhile))
+    segment_bytes = 10 * len(bench.batch("v0"))
+    target = bench.open(segment_bytes=segment_bytes)
+    for number in range(7):
+        bench.append(target, f"v{number}", leader_epoch=1)
+    is_flushing = True
+    target.flush()
+    assert not more
+    assert [segment.indexes_flushed for segment in target.segments] == [False, False]
+    target.flush()
+    assert target.recovery_point == 12
+    for seed in range(5):
+        after = Bench(memory.crash(random.Random(seed)))
+        again = after.open(recovery_point=12, may_have_holes=True, segment_bytes=segment_bytes)
+        assert [offset for offset, _ in contents(again)] == list(range(12))
+
+
+def test_a_segment_that_a_truncation_made_active_is_flushed_again_though_a_later_one_is_gone() -> None:
+    """The flush begins again then, and must not take the first segment for flushed."""
+    cuts: list[int] = []
+
+    def cut_meanwhile(operation: str, path: str) -> bool:
+        if cuts and operation == "fsync" and path.endswith("0.index"):
+            target.truncate_to(cuts.pop())
+            for segment in cut:
+                segment.delete()
+        return False
+
+    bench = Bench(FaultyFileSystem(MemoryFileSystem(), matches=cut_meanwhile))
+    target = bench.open(segment_bytes=10 * len(bench.batch("v0")))
+    for number in range(25):
+        bench.append(target, f"v{number % 10}", leader_epoch=1)
+    cut = target.segments.all[1:]
+    cuts.append(3)
+    target.flush()
+    for number in range(3, 15):
+        bench.append(target, f"w{number % 10}", leader_epoch=5)
+    assert [(s.base_offset, s.indexes_flushed) for s in target.segments] == [(0, False), (10, False)]
+
+
 def test_a_flush_writes_no_index_of_a_segment_that_a_truncation_made_active() -> None:
     """Others append to it meanwhile, who write the ends of its indexes under the log's lock."""
     cuts: list[int] = []
