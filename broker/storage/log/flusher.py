@@ -55,6 +55,7 @@ class LogFlusher:
         with state.lock:  # a truncation changes both
             truncations = state.truncation_count
             recovery_point = state.recovery_point
+            offset = min(offset, state.end.offset)  # an earlier truncation may have made it too large
         pending = self._unflushed_segments(recovery_point, offset)
         if not pending:
             return True

@@ -130,7 +130,7 @@ class LogState:
         self.log_start_offset = offset
         if self.high_watermark.offset < offset:
             self.set_high_watermark_locked(self.metadata_of(offset))
-        self.recovery_point = max(self.recovery_point, offset)
+        # Why the recovery point stays: segments below the new start may be unflushed, and recovery may begin at one.
         self.leader_epochs.truncate_from_start(offset)
         self.producer_state.on_log_start_offset(offset)
         self.update_first_unstable_locked()

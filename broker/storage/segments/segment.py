@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from barnabas.broker.storage.directories.names import DELETED_SUFFIX
 from barnabas.broker.storage.log.log_types import AppendSettings, LogConfig, TimestampOffset
@@ -310,20 +310,29 @@ class LogSegment:
         return valid
 
     def rebuild_indexes(self, end_offset: int, *, is_active: bool) -> None:
-        """Rebuild the offset and time index from the batch headers; all offsets of the segment are below `end_offset`.
-
-        A batch that claims others is left out: its base offset is damaged, which no checksum covers.
-        """
+        """Rebuild the offset and time index from the batch headers; the segment's offsets are below `end_offset`."""
         self._forget_indexes()
         with contextlib.suppress(MalformedMessageError):
-            for position, header in scan_headers(self._files.file, 0, self._files.size):
-                if self._holds(header) and header.last_offset < end_offset:
-                    self._index_recovered(position, header)
+            for position, header in self._headers_in_order(end_offset):
+                self._index_recovered(position, header)
         if not is_active:
             self._complete_time_index()
         self._files.write_index_tails()
         self._files.flush_sparse_indexes()
         self._lookup.has_damaged_index = False
+
+    def _headers_in_order(self, end_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield the position and header of each batch, without those that claim offsets of the next, or of none.
+
+        Their base offset is damaged, which no checksum covers.
+        """
+        last: tuple[int, BatchHeader] | None = None
+        for position, header in scan_headers(self._files.file, 0, self._files.size):
+            if last is not None and self._holds(last[1]) and last[1].last_offset < header.base_offset:
+                yield last
+            last = position, header
+        if last is not None and self._holds(last[1]) and last[1].last_offset < end_offset:
+            yield last
 
     def _forget_indexes(self) -> None:
         self._files.offset_index.reset()
@@ -350,13 +359,28 @@ class LogSegment:
         cut = 0
         self.indexes_flushed = False
         if found is not None:
-            cut = files.size - found[0]
-            files.truncate(found[0])
+            end = self._end_below(offset, *found)
+            cut = files.size - end
+            files.truncate(end)
         if not files.size:
             self._timestamps.restart(self._clock.wall_ms())
         self._bytes_since_index = 0
         self._timestamps.rescan()
         return cut
+
+    def _end_below(self, offset: int, position: int, found: BatchHeader) -> int:
+        """Return where the batches below `offset` end; `found`, at `position`, is the first that is not below.
+
+        If it begins above, there is a gap, or its base offset is damaged and batches below `offset` may follow it.
+        """
+        if found.base_offset <= offset:
+            return position
+        end = position
+        with contextlib.suppress(MalformedMessageError):
+            for at, header in scan_headers(self._files.file, position, self._files.size):
+                if header.last_offset < offset:
+                    end = at + header.size_in_bytes
+        return end
 
     # End of life
 

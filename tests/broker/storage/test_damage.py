@@ -356,3 +356,44 @@ def test_no_flush_runs_while_indexes_are_rebuilt() -> None:
     assert target.rebuild_damaged_indexes() == 1
     assert were_locked
     assert all(were_locked)
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+@pytest.mark.parametrize("interval", [200, 4096])
+def test_a_truncation_keeps_what_is_below_it_though_a_base_offset_before_is_damaged(
+    interval: int, is_rebuilt: bool
+) -> None:
+    """Batch 1 claims offset 9, so that it looks like the first that is to be cut."""
+    bench = Bench()
+    target = bench.open(index_interval_bytes=interval)
+    positions = []
+    for _ in range(12):
+        positions.append(target.segments.active.size)
+        bench.append(target, "x" * 150)
+    bench.fs.open(target.segments.active.path).pwrite(struct.pack(">q", 9), positions[1])
+    if is_rebuilt:
+        target.segments.active.translate(1, target.segments.active.size)
+        target.rebuild_damaged_indexes()
+    target.truncate_to(8)
+    assert (target.log_end_offset, target.segments.active.size) == (8, positions[8])
+
+
+def test_a_rebuilt_time_index_has_the_greatest_timestamp_though_a_base_offset_before_is_damaged() -> None:
+    bench = Bench()
+    target = bench.open(index_interval_bytes=200, message_timestamp_after_max_ms=2**62)
+    began_ms = bench.clock.wall_ms()
+    positions = []
+    for number in range(12):
+        positions.append(target.segments.active.size)
+        bench.append(target, "x" * 150, timestamp=began_ms + {1: 1_000, 3: 9_000}.get(number, 0))
+    bench.fs.open(target.segments.active.path).pwrite(struct.pack(">q", 9), positions[1])
+    target.segments.active.translate(1, target.segments.active.size)
+    assert target.rebuild_damaged_indexes() == 1
+    target.roll()
+    target.flush()
+    target.close()
+    again = bench.open(index_interval_bytes=200, clean=True)
+    assert again.segments.first.largest_timestamp == began_ms + 9_000
+    found = again.fetch_offset_by_timestamp(began_ms + 2_000)
+    assert found is not None
+    assert found.offset == 3

@@ -510,6 +510,47 @@ def test_what_is_appended_during_a_flush_is_flushed_after_the_roll() -> None:
         assert [offset for offset, _ in contents(again)] == list(range(12))
 
 
+def test_a_flush_up_to_an_offset_that_was_cut_off_covers_no_later_record_of_that_offset() -> None:
+    """It waited for another flush, or in the scheduler, while the log was truncated."""
+    more = [4, 5, 6, 7, 8, 9]
+    is_flushing = False
+
+    def append_meanwhile(operation: str, path: str) -> bool:
+        if is_flushing and operation == "fsync" and path.endswith("0.log"):
+            while more:
+                bench.append(target, f"w{more.pop(0)}", leader_epoch=2)
+        return False
+
+    memory = MemoryFileSystem()
+    bench = Bench(FaultyFileSystem(memory, matches=append_meanwhile))
+    target = bench.open()
+    for number in range(10):
+        bench.append(target, f"v{number}", leader_epoch=1)
+    target.truncate_to(3)
+    bench.append(target, "w3", leader_epoch=2)
+    is_flushing = True
+    target._flusher.flush_to(10)
+    assert not more
+    assert target.recovery_point == 4
+    target.flush()
+    assert target.recovery_point == 10
+
+
+def test_segments_below_a_new_log_start_are_flushed_though_nobody_reads_them() -> None:
+    """Otherwise recovery from an older checkpoint finds them torn, and drops what follows."""
+    memory = MemoryFileSystem()
+    bench = Bench(memory)
+    target = bench.open(segment_bytes=10 * len(bench.batch("v0")))
+    for number in range(35):
+        bench.append(target, f"v{number % 10}", leader_epoch=1)
+    target.maybe_increment_log_start_offset(32, "DeleteRecords")
+    target.flush()
+    assert target.recovery_point == 35
+    for start in (0, 32):
+        again = Bench(memory.crash()).open(recovery_point=0, log_start_offset=start, may_have_holes=True)
+        assert [offset for offset, _ in contents(again)] == list(range(start, 35))
+
+
 def test_a_segment_that_a_truncation_made_active_is_flushed_again_though_a_later_one_is_gone() -> None:
     """The flush begins again then, and must not take the first segment for flushed."""
     cuts: list[int] = []
